@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -78,11 +79,15 @@ func (b *watchBytes) add(user string, n int64) {
 }
 
 // withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
-// A watch over a websocket takes the connection over, and is not bounded.
+// A watch over a websocket, which would take the connection over, is refused.
 func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
+			if wsstream.IsWebSocketRequest(req) {
+				http.Error(w, "watches over websockets are not served", http.StatusBadRequest)
+				return
+			}
 			// A compressed event is written in small pieces, while all of it stays in memory.
 			req.Header.Del("Accept-Encoding")
 			writer := slow.writer(w, req)
@@ -167,7 +172,7 @@ func (s *slowWatches) begin(w *watchWriter, size int64) bool {
 	}
 	w.size, w.place = size, s.writes.PushBack(w)
 	s.live.add(w.user, size)
-	for first := s.writes.Front(); first != w.place; {
+	for first := s.writes.Front(); first != w.place && (s.live.all > s.limits.Bytes || s.live.users[w.user] > s.limits.UserBytes); {
 		next := first.Next()
 		other := first.Value.(*watchWriter)
 		if s.live.all > s.limits.Bytes || other.user == w.user && s.live.users[w.user] > s.limits.UserBytes {
