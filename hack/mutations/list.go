@@ -439,7 +439,7 @@ var mutations = []mutation{
 	{"agentruntime: a runtime of a pool that has a token is tried again", "pkg/apiserver/agentruntime/inpool.go",
 		"case runtime.IsUnauthorized(err):", "case false:", runtimes, "TestARuntimeInAPoolThatHasAToken"},
 	{"agentruntime: a token of another version of the key is a stranger's", "pkg/apiserver/agentruntime/inpool.go",
-		"return s.recognizeToken(ctx, sb, its, id, err)", "return tokenID{}, err", runtimes, "TestATokenOfAnotherVersionIsNoStrangers"},
+		"return s.recognizeToken(ctx, sb, its, id, err)", "return tokenID{}, err", runtimes, "TestATokenOfTheNewestVersionIsNoStrangers"},
 	{"agentruntime: servers that do not know tokens of pools have a share", "pkg/apiserver/agentruntime/resume.go",
 		"if usesPoolToken(sb) {", "if false {", runtimes, "TestServersThatDoNotKnowPoolTokensHaveNoShare"},
 	{"agentruntime: a sandbox that has left its pool is called", "pkg/apiserver/agentruntime/inpool.go",

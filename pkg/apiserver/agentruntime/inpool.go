@@ -94,19 +94,18 @@ func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its at
 }
 
 // recognizeToken finds out whether the other token that an agent-runtime has, as refused says, is
-// that of another version of the key, and returns its id then: a server that gave it may have
-// stopped before it could write that, and the key has been rotated since, or one of the two servers
-// did not know the newest version. If not, the error is refused.
+// that of the newest version of the key, which this server did not know, and returns its id then:
+// a server that gave it may have stopped before it could write that. If not, the error is refused.
+// Tokens of older versions are not recognized: whoever knows an old key could have set one.
 func (s *Setup) recognizeToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt, tried tokenID, refused error) (tokenID, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return tokenID{}, err
 	}
-	for _, id := range s.otherTokenIDs(sb, tried) {
-		if err := s.giveToken(ctx, sb, its, id); !runtime.IsUnauthorized(err) {
-			return id, err
-		}
+	id := s.newTokenID(sb)
+	if id == tried {
+		return tokenID{}, refused
 	}
-	return tokenID{}, refused
+	return id, s.giveToken(ctx, sb, its, id)
 }
 
 // giveToken initializes the agent-runtime of a sandbox in a pool with the token of an id.

@@ -8,7 +8,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -78,18 +77,6 @@ func (k *Keyring) newTokenID(sb *v1alpha1.Sandbox) tokenID {
 		return had
 	}
 	return tokenID{k.newest().version, pod}
-}
-
-// otherTokenIDs returns the ids of all tokens that the agent-runtime of a sandbox in its pool may have
-// been given but one, the newest first.
-func (k *Keyring) otherTokenIDs(sb *v1alpha1.Sandbox, but tokenID) []tokenID {
-	var ids []tokenID
-	for _, known := range slices.Backward(*k.versions.Load()) {
-		if id := (tokenID{known.version, podID(sb)}); id != but {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // poolToken returns the token of an id, for a sandbox.
