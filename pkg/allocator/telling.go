@@ -68,9 +68,7 @@ func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
 		return 0, false
 	}
-	eligible := claims.EligiblePools(claim, &a.stock.sets)
-	lines, _ := linesOf(claim, &eligible)
-	return a.stock.queue.Ahead(u.waiter, lines, MaxAhead), true
+	return a.stock.queue.Ahead(u.waiter, MaxAhead)
 }
 
 // tellOfCause lets those who wait for a set be told when it comes to be known, or is known

@@ -7,6 +7,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -98,7 +99,8 @@ func (p *Plan) OnlyTellsOfWait() bool {
 		return false
 	}
 	was, is := p.before.Status, p.Claim.Status // of which the lists are shared, and not changed
-	if was.Waiting == nil || is.Waiting == nil || was.Waiting.Reason != is.Waiting.Reason || was.Waiting.CreateProblem != is.Waiting.CreateProblem {
+	before, after := ptr.Deref(was.Waiting, v1alpha1.ClaimWaiting{}), ptr.Deref(is.Waiting, v1alpha1.ClaimWaiting{})
+	if before.Reason != after.Reason || before.CreateProblem != after.CreateProblem {
 		return false
 	}
 	was.Message, is.Message, was.Waiting, is.Waiting = "", "", nil, nil

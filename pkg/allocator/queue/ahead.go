@@ -9,25 +9,23 @@ import "github.com/sandlot-io/sandlot/pkg/poolindex"
 // who comes later with a lower turn may still be served before. Looking at a place costs no more
 // than the places that are asked for.
 
-// Ahead is how many claims have their turn before a waiter, as the lines of these pools
-// stand, in the line in which these are the fewest. It counts up to most, at which there may
-// be more. The waiter need not be in line yet.
-func (q *Queue) Ahead(w *Waiter, sources []Source, most int) int {
+// Ahead is how many claims have their turn before a waiter, in that of its lines in which these are
+// the fewest. It counts up to most, at which there may be more. isInLine is false for a waiter that
+// is not in line.
+func (q *Queue) Ahead(w *Waiter, most int) (n int, isInLine bool) {
 	const lines = 8 // in which it is looked
-	if len(sources) == 0 {
-		return 0
-	}
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
-	fewest := most
-	for _, s := range sources[:min(lines, len(sources))] {
-		l := h.lines[s.Pool]
-		if l == nil {
-			return 0
-		}
-		fewest = min(fewest, l.ahead(w, fewest))
+	if w.Need == 0 {
+		return 0, false
 	}
-	return fewest
+	fewest := most
+	for _, s := range w.Sources[:min(lines, len(w.Sources))] {
+		if l := h.lines[s.Pool]; l != nil {
+			fewest = min(fewest, l.ahead(w, fewest))
+		}
+	}
+	return fewest, len(w.Sources) > 0
 }
 
 // ahead is how many claims have their turn before that of a waiter, up to most.
@@ -65,6 +63,9 @@ func (l *line) ahead(w *Waiter, most int) int {
 			turns := turn - s.turn
 			if s.first(lane).compare(w) < 0 {
 				turns++
+			}
+			if turns == 0 { // nor have those after it, which are as late and came later
+				return false
 			}
 			count += min(turns, s.of[lane].Len())
 			return true
