@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,15 +164,19 @@ var addressOfClient = []string{
 	"X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Real-Ip",
 }
 
-// isIdentity reports whether proxies that authenticate users, such as oauth2-proxy, tell by a
-// header who a user is. Some are tokens, by which a sandbox could act in the name of the user.
-// name is in canonical form.
+// identityOfClient are how headers begin by which proxies that authenticate users tell who a user
+// is: oauth2-proxy, those of Amazon, Cloudflare, Google and Microsoft, Authelia, authentik and
+// Pomerium. Some are tokens, by which a sandbox could act in the name of the user. The list cannot
+// be complete.
+var identityOfClient = []string{
+	"Cf-Access-", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User", "X-Amzn-Oidc-", "X-Auth-Request-", "X-Authentik-",
+	"X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Preferred-Username", "X-Forwarded-User",
+	"X-Goog-Authenticated-User-", "X-Goog-Iap-", "X-Ms-Client-Principal", "X-Ms-Token-", "X-Pomerium-",
+}
+
+// isIdentity reports whether a header, whose name is in canonical form, is one of these.
 func isIdentity(name string) bool {
-	switch name {
-	case "X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Preferred-Username", "X-Forwarded-User":
-		return true
-	}
-	return strings.HasPrefix(name, "X-Auth-Request-")
+	return slices.ContainsFunc(identityOfClient, func(begin string) bool { return strings.HasPrefix(name, begin) })
 }
 
 // transports is the one that a request needs.

@@ -207,7 +207,7 @@ func TestHeaders(t *testing.T) {
 	r.Header.Set("X-Real-Ip", "6.6.6.6")
 	r.Header.Set("True-Client-Ip", "6.6.6.6")
 	r.Header.Set("X-Client-Ip", "6.6.6.6")
-	identity := []string{"X-Auth-Request-Access-Token", "X-Auth-Request-User", "X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-User"}
+	identity := []string{"X-Auth-Request-Access-Token", "X-Auth-Request-User", "X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-User", "X-Goog-Iap-Jwt-Assertion", "Cf-Access-Jwt-Assertion"}
 	for _, key := range identity {
 		r.Header.Set(key, "secret")
 	}
