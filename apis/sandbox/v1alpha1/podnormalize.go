@@ -53,7 +53,7 @@ func equalNormalized(a, b *runtime.RawExtension, t reflect.Type) bool {
 }
 
 func normalizeRaw(raw *runtime.RawExtension, t reflect.Type) (any, error) {
-	data, err := raw.MarshalJSON() // a client may have sent CBOR
+	data, err := raw.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func unknownFields(raw *runtime.RawExtension, into any, path *field.Path) []erro
 	if raw == nil {
 		return nil
 	}
-	data, err := raw.MarshalJSON() // a client may have sent CBOR
+	data, err := raw.MarshalJSON()
 	if err != nil {
 		return nil
 	}

@@ -43,8 +43,8 @@ type SandboxClaimStatus struct {
 	// +listType=atomic
 	Failures []SandboxFailure `json:"failures,omitempty"`
 
-	// waiting says what the claim waits for that lacks sandboxes. It is absent of a claim that
-	// lacks none, and of one that has ended.
+	// waiting says what a claim waits for that still lacks sandboxes. It is absent once the claim
+	// lacks none or has ended.
 	// +optional
 	Waiting *ClaimWaiting `json:"waiting,omitempty"`
 

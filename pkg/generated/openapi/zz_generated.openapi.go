@@ -3569,7 +3569,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 					},
 					"waiting": {
 						SchemaProps: spec.SchemaProps{
-							Description: "waiting says what the claim waits for that lacks sandboxes. It is absent of a claim that lacks none, and of one that has ended.",
+							Description: "waiting says what a claim waits for that still lacks sandboxes. It is absent once the claim lacks none or has ended.",
 							Ref:         ref(sandboxv1alpha1.ClaimWaiting{}.OpenAPIModelName()),
 						},
 					},

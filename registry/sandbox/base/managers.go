@@ -68,7 +68,7 @@ func checkManagedFields(obj runtime.Object) error {
 	}
 	path := field.NewPath("metadata", "managedFields")
 	return apierrors.NewInvalid(obj.GetObjectKind().GroupVersionKind().GroupKind(), object.GetName(), field.ErrorList{field.Forbidden(path,
-		fmt.Sprintf("%d managers own fields of %d bytes, more than %d: remove managers that no longer apply", len(entries), size, maxManagedFields))})
+		fmt.Sprintf("%d managers own fields of %d bytes, more than %d: apply fewer fields, or clear managedFields by a merge patch to [{}]", len(entries), size, maxManagedFields))})
 }
 
 // applier returns an entry that names the manager whose apply a request is.

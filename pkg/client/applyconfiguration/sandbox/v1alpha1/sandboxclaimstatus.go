@@ -36,8 +36,8 @@ type SandboxClaimStatusApplyConfiguration struct {
 	FailedReplicas *int32 `json:"failedReplicas,omitempty"`
 	// failures say why the first of the failed sandboxes failed. At most 3 are listed.
 	Failures []SandboxFailureApplyConfiguration `json:"failures,omitempty"`
-	// waiting says what the claim waits for that lacks sandboxes. It is absent of a claim that
-	// lacks none, and of one that has ended.
+	// waiting says what a claim waits for that still lacks sandboxes. It is absent once the claim
+	// lacks none or has ended.
 	Waiting *ClaimWaitingApplyConfiguration `json:"waiting,omitempty"`
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	ClaimStartTime *v1.Time `json:"claimStartTime,omitempty"`
