@@ -7,10 +7,10 @@ import (
 	linked "container/list"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -84,7 +84,7 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
-			if wsstream.IsWebSocketRequest(req) {
+			if strings.EqualFold(req.Header.Get("Upgrade"), "websocket") { // as the generic handler asks
 				http.Error(w, "watches over websockets are not served", http.StatusBadRequest)
 				return
 			}

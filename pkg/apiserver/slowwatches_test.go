@@ -230,3 +230,18 @@ func TestOnlyWatchesAreBounded(t *testing.T) {
 		}), DefaultWatchLimits()).ServeHTTP(outer, req)
 	}
 }
+
+// TestWatchesOverWebsockets: a watch that would take over its connection, and with it its limits, is
+// refused.
+func TestWatchesOverWebsockets(t *testing.T) {
+	for upgrade, want := range map[string]int{"": http.StatusOK, "WebSocket": http.StatusBadRequest} {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("Upgrade", upgrade)
+		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
+		recorder := httptest.NewRecorder()
+		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits()).ServeHTTP(recorder, req)
+		if recorder.Code != want {
+			t.Errorf("Upgrade %q: %d, want %d", upgrade, recorder.Code, want)
+		}
+	}
+}
