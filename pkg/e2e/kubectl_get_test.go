@@ -69,7 +69,7 @@ func testColumns(t *testing.T, k *kubectl) {
 		"claims": {
 			names: []string{"sandboxclaims", "sandboxclaim.agents.kruise.io", "sbc"}, object: "claim",
 			columns: []string{"NAME", "PHASE", "TEMPLATE", "DESIRED", "CLAIMED", "AGE", "STATUS", "SANDBOX", "IP"},
-			wide:    []string{"CLAIMEDBY", "MESSAGE"},
+			wide:    []string{"CLAIMEDBY", "AHEAD", "MESSAGE"},
 			row:     "claim Completed pool 1 1", wideRow: "Successfully claimed 1/1 sandboxes",
 		},
 		"sets": {

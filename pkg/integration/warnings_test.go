@@ -38,13 +38,13 @@ func TestShortClaimsAreTold(t *testing.T) {
 		"all": {replicas: 1, change: func(*v1alpha1.SandboxClaim) {}},
 		"no set": {
 			replicas: 1, change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "pyton" },
-			dryRun:  `dry run: claimed 0/1: SandboxSet "pyton" not found in namespace "default"`,
-			created: `claimed 0/1: SandboxSet "pyton" not found in namespace "default"` + goesOn,
+			dryRun:  `dry run: claimed 0/1: SandboxSet pyton not found in namespace default`,
+			created: `claimed 0/1: SandboxSet pyton not found in namespace default` + goesOn,
 		},
 		"no such pool": {
 			replicas: 1, change: func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "gold" },
-			dryRun:  `dry run: claimed 0/1: SandboxSet "gold" not found in namespace "default"`,
-			created: `claimed 0/1: SandboxSet "gold" not found in namespace "default"` + goesOn,
+			dryRun:  `dry run: claimed 0/1: SandboxSet gold not found in namespace default`,
+			created: `claimed 0/1: SandboxSet gold not found in namespace default` + goesOn,
 		},
 		"too few, for a while": {replicas: 100, change: waits, created: "claimed "},
 	}
