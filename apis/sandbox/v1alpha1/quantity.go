@@ -22,9 +22,9 @@ const maxQuantityLength = 128
 var ErrQuantityLength = errors.New("must have at most 128 characters")
 
 // CheckQuantity returns ErrQuantityLength for a text that is too long, and ErrQuantityExponent for
-// one such as 1e5000000, which must not be parsed as a resource.Quantity. Kubernetes does not bound exponents, and parsing or comparing
-// such a quantity computes a power of ten with as many digits as the exponent says. The text
-// need not be a quantity.
+// one such as 1e5000000, which must not be parsed as a resource.Quantity. Kubernetes does not bound
+// exponents, and parsing or comparing such a quantity computes a power of ten with as many digits as
+// the exponent says. The text need not be a quantity.
 func CheckQuantity(text string) error {
 	if len(text) > maxQuantityLength {
 		return ErrQuantityLength

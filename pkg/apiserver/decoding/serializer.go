@@ -16,11 +16,10 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// NewSerializer returns a serializer of the kinds of a scheme, which offers neither
-// protobuf nor CBOR, which encodes large lists one item at a time if the given one does so for JSON, and
-// whose decoders name the field that they could not decode. The errors
-// of encoding/json often do not: those of types that decode themselves, like
-// durations and times, have no path.
+// NewSerializer returns a serializer of the kinds of a scheme, which offers neither protobuf nor
+// CBOR, which encodes large lists one item at a time if the given one does so for JSON, and whose
+// decoders name the field that they could not decode. The errors of encoding/json often do not:
+// those of types that decode themselves, like durations and times, have no path.
 func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
 	text := withoutBinary(s)
 	streamLists(text.mediaTypes)
@@ -110,8 +109,8 @@ func checkResourceVersion(obj runtime.Object) error {
 // Our kinds have no protobuf form. A client that prefers it and takes JSON as
 // well, as the namespace controller does when it deletes everything, would be
 // answered with an error after the deed, for ever: its namespace would never go.
-// The feature gate CBORServingAndStorage would add CBOR, in which checkValues does not look
-// for quantities. A client that sends CBOR takes 415 as a request to send JSON.
+// The feature gate CBORServingAndStorage would add CBOR, at which checkValues does not
+// look. A client that sends CBOR takes 415 as a request to send JSON.
 type textSerializer struct {
 	runtime.NegotiatedSerializer
 	mediaTypes []runtime.SerializerInfo

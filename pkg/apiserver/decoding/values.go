@@ -47,9 +47,9 @@ var (
 // checkValues returns an error that names the first value in data that decodes, and that causes
 // harm later: a quantity that would take too long to compute with (see v1alpha1.CheckQuantity), a
 // time that cannot be read again once it is written, a number too large for a float64, or a value
-// that is nested too deep. It must be called before data is decoded. kinds are those that data may be decoded as, if it does not
-// say it itself. What is decoded as JSON alone, and not as YAML, need not be checked unless
-// isSuspicious.
+// that is nested too deep. It must be called before data is decoded. kinds are those that data may
+// be decoded as, if it does not say it itself. What is decoded as JSON alone, and not as YAML, need
+// not be checked unless isSuspicious.
 func checkValues(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupVersionKind) error {
 	js := data
 	if !json.Valid(data) { // else it is read as it is: of a key that is there twice, both values are decoded
@@ -192,20 +192,28 @@ func badValue(decoder *json.Decoder, t reflect.Type, path *field.Path) *field.Er
 		return badValueIn(decoder, token, t, path)
 	case string, json.Number:
 		text := fmt.Sprint(token)
-		switch {
-		case t == quantity && v1alpha1.CheckQuantity(text) != nil:
-			return field.Invalid(path, cut(text, maxShown), v1alpha1.CheckQuantity(text).Error())
-		case (t == timestamp || t == microTime) && !isReadableTime(text):
-			return field.Invalid(path, cut(text, maxShown), errTimeRange.Error())
+		var err error
+		switch t {
+		case quantity:
+			err = v1alpha1.CheckQuantity(text)
+		case timestamp, microTime:
+			err = checkTime(text)
+		}
+		if err != nil {
+			return field.Invalid(path, cut(text, maxShown), err.Error())
 		}
 	}
 	return nil
 }
 
-// isReadableTime reports whether a time can be read again that is written in UTC, or is no time.
-func isReadableTime(text string) bool {
+// checkTime returns errTimeRange for a time that cannot be read again when it is written in UTC. The
+// text need not be a time.
+func checkTime(text string) error {
 	t, err := time.Parse(time.RFC3339Nano, text)
-	return err != nil || t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
+	if year := t.UTC().Year(); err == nil && (year < 0 || year > 9999) {
+		return errTimeRange
+	}
+	return nil
 }
 
 // badValueIn is badValue for an object or a list, which has just begun.
