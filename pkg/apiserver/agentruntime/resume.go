@@ -128,7 +128,7 @@ func (r *Worker) PeersChanged(self string, servers []string) {
 
 // SandboxListed takes in all sandboxes.
 func (r *Worker) SandboxListed(all []*v1alpha1.Sandbox) {
-	listed := make(map[types.UID]bool, len(r.byUID))
+	listed := map[types.UID]bool{}
 	for _, sb := range all {
 		if _, awaits := attemptOf(sb); awaits {
 			listed[sb.UID] = true
