@@ -167,7 +167,7 @@ func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.
 		case i < held+len(p.Bound):
 			lost = append(lost, i-held)
 		default: // a name that is taken: another will be made
-			if claims.Continuous(p.Claim) { // which has that name, and no other
+			if claims.SandboxName(p.Claim) != "" {
 				h.nameSeen = uint64(max(0, m.ModRevision))
 			}
 			names = append(names, p.Made[i-held-len(p.Bound)].Name)

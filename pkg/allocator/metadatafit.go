@@ -69,7 +69,7 @@ func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClai
 // agentMetadata is why the additionalPodMetadata of a claim of agent-sandbox is none that
 // it may have, whatever its template says; nil if it may.
 func (t *templates) agentMetadata(claim *v1alpha1.SandboxClaim) *RefusedError {
-	if !claims.Continuous(claim) || !bringsAdditional(claim) {
+	if !v1alpha1.OfAgentSandbox(claim) || !bringsAdditional(claim) {
 		return nil
 	}
 	errs := validation.ValidateAgentPodMetadata(&claim.Spec, t.labelDomains)

@@ -4,6 +4,7 @@
 package allocator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -96,7 +97,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err := t.checkRefused(ctx); err != nil {
 		return nil, err
 	}
-	if s.New || claims.Continuous(s.Claim) {
+	if s.New || !claims.EndsRefused(s.Claim) {
 		if err := t.refuse(t.checkMetadata(ctx, s.Claim, &s.Eligible, !t.judgedLater())); err != nil {
 			return nil, err
 		}
@@ -120,7 +121,7 @@ func (t *turn) preparedFor(generation int64) {
 	if t.generation != generation {
 		t.letGo()
 		t.made = nil
-		if t.generation != 0 && claims.Continuous(t.state.Claim) { // others end by it
+		if t.generation != 0 && !claims.EndsRefused(t.state.Claim) {
 			t.refused = nil
 		}
 		t.making.reset() // what was in the way may be in the way no more
@@ -177,7 +178,7 @@ func (t *turn) checkRefused(ctx context.Context) error {
 // the same, and tells what is wrong with it, only gets nothing for as long as that is so.
 func (t *turn) refuse(err error) error {
 	refused, ok := errors.AsType[*RefusedError](err)
-	if !ok || !claims.Continuous(t.state.Claim) {
+	if !ok || claims.EndsRefused(t.state.Claim) {
 		return err
 	}
 	t.state.Refused = refused
@@ -187,7 +188,7 @@ func (t *turn) refuse(err error) error {
 // judgedLater reports whether the claim is stored and is refused nothing for good: what the
 // caches say is enough then, for their news begin its next turn. So edits of templates cost
 // no reads for each claim that is refused.
-func (t *turn) judgedLater() bool { return !t.state.New && claims.Continuous(t.state.Claim) }
+func (t *turn) judgedLater() bool { return !t.state.New && !claims.EndsRefused(t.state.Claim) }
 
 // modelOfClaim returns the model of the claim's fresh sandboxes. e is changed to what it is of.
 func (t *turn) modelOfClaim(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
@@ -229,12 +230,12 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 		t.letGo()
 		return plan.Offer{}, nil
 	}
-	if a.IsLimitedByImage() {
+	if a.IsTrial() {
 		if err := t.take(ctx, a, 1, false); err != nil {
 			return plan.Offer{}, err
 		}
 		if len(t.taken) > 0 {
-			a.LiftImageLimit(t.taken[0].as)
+			a.SkipTrial(t.taken[0].as)
 			needs = a.Needs()
 		}
 		t.returnBeyond(needs.Take)
@@ -394,7 +395,7 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // fails; one that goes on does so without them, and tries again later.
 func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 	admitted := len(t.made)
-	if claims.Continuous(a.Claim) && admitted == 0 {
+	if claims.SandboxName(a.Claim) != "" && admitted == 0 {
 		var err error
 		if a.Name, err = t.nameState(ctx, a.Claim); err != nil || a.Name != plan.NameFree {
 			return err
@@ -402,10 +403,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 	}
 	made := slices.Clone(t.made)
 	for len(made) < n {
-		name := podtemplate.NewName(t.model.sandbox.GenerateName)
-		if claims.Continuous(a.Claim) {
-			name = a.Claim.Name
-		}
+		name := cmp.Or(claims.SandboxName(a.Claim), podtemplate.NewName(t.model.sandbox.GenerateName))
 		sb, err := t.marks.NewSandbox(t.model.sandbox, t.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
 		if err != nil {
 			return err

@@ -258,10 +258,10 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	continuous := claims.Continuous(s.Claim) // and so goes on also if it is refused
-	u.outlook.stuck = (p.Wants.Need > 0 || continuous && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
+	goesOn := !claims.EndsRefused(s.Claim)
+	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
-	u.outlook.hopeless = (u.outlook.stuck && (unserved || continuous) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
+	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
 	if len(u.heldBack) != u.work.heldBack.Len() {
 		u.heldBack = sets.List(u.work.heldBack)
 	}

@@ -20,6 +20,33 @@ import (
 // being refused.
 func Continuous(claim *v1alpha1.SandboxClaim) bool { return v1alpha1.OfAgentSandbox(claim) }
 
+// The functions below say which rule a caller follows that differs for claims that are Continuous.
+
+// TimesOut reports whether the sandboxes of a claim fail that are not ready in time, and whether the
+// claim ends with what it has when its claimTimeout is over.
+func TimesOut(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
+
+// ReplacesFailed reports whether a claim gives up sandboxes that fail while they are prepared and
+// gets others, as long as not too many have failed. The sandbox of another claim is the claim's
+// however it is, and a new one is made only after some time.
+func ReplacesFailed(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
+
+// EndsRefused reports whether a claim is not created, or ends, if it asks for what it cannot have.
+// Another claim is stored, says in its condition Ready what is wrong, and goes on when that is
+// corrected.
+func EndsRefused(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
+
+// IsRebound reports whether a claim that has completed gets another sandbox when its own is gone.
+func IsRebound(claim *v1alpha1.SandboxClaim) bool { return Continuous(claim) }
+
+// SandboxName is the name of a sandbox that is made for a claim; empty if any will do.
+func SandboxName(claim *v1alpha1.SandboxClaim) string {
+	if Continuous(claim) {
+		return claim.Name
+	}
+	return ""
+}
+
 // Reasons of the condition Ready of a claim of agent-sandbox. Clients compare them.
 const (
 	// AgentReasonTemplateNotFound goes with a template, of the claim or of its pool, that

@@ -30,15 +30,15 @@ func inProgress(status *v1alpha1.SandboxStatus) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonInplaceUpdating
 }
 
-// Forget takes away what an earlier claim has left of its update on a sandbox that is
+// Forget removes what an earlier claim has left of its update on a sandbox that is
 // about to be bound.
 func Forget(sb *v1alpha1.Sandbox) {
 	delete(sb.Annotations, v1alpha1.AnnotationInplaceUpdate)
 	meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
 }
 
-// Begin marks a sandbox that is about to be bound as being changed. The binding counts
-// up the generation, which is the one that the conditions are about.
+// Begin marks a sandbox that is being bound as being changed. Its generation is that of the
+// binding.
 func Begin(sb *v1alpha1.Sandbox, goal Goal, now time.Time) {
 	goal.write(sb)
 	c := Progress{Step: StepPatch}.Condition()
@@ -47,14 +47,14 @@ func Begin(sb *v1alpha1.Sandbox, goal Goal, now time.Time) {
 	setOnBinding(sb, c, now)
 }
 
-// Fail notes on a sandbox that is about to be bound why it is not resized, though it
+// Fail notes on a sandbox that is being bound why it is not resized, though it
 // is smaller than the claim asks for, or may be.
 func Fail(sb *v1alpha1.Sandbox, now time.Time, why error) {
 	setOnBinding(sb, Failed(why.Error()).Condition(), now)
 }
 
 func setOnBinding(sb *v1alpha1.Sandbox, c metav1.Condition, now time.Time) {
-	c.ObservedGeneration, c.LastTransitionTime = sb.Generation+1, metav1.NewTime(now)
+	c.ObservedGeneration, c.LastTransitionTime = sb.Generation, metav1.NewTime(now)
 	meta.SetStatusCondition(&sb.Status.Conditions, c)
 }
 

@@ -19,7 +19,7 @@ func TestConditionsOfABinding(t *testing.T) {
 	cond := func(kind, reason, message string) metav1.Condition {
 		return metav1.Condition{
 			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-			ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(now),
+			ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(now),
 		}
 	}
 	tests := map[string]struct {

@@ -154,7 +154,7 @@ func TestMarksOfAgentSandbox(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := claimOf(tc.change)
 			marks := marksOf(t, claim)
-			warm, _, err := marks.bind(&Candidate{Sandbox: member, Template: member.Spec.Template, Lock: "lock"}, birth)
+			warm, _, err := bindWith(marks, &Candidate{Sandbox: member, Template: member.Spec.Template, Lock: "lock"}, birth)
 			if err != nil {
 				t.Fatal(err)
 			}

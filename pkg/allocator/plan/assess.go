@@ -16,6 +16,8 @@ import (
 // Assessment is what becomes of what a claim holds: the first half of a plan.
 type Assessment struct {
 	State
+	// features are those that apply to the claim.
+	features []feature
 	// claim is the next state.
 	claim *v1alpha1.SandboxClaim
 	// listed are the sandboxes that count, and unlisted how many more count that cannot
@@ -33,15 +35,11 @@ type Assessment struct {
 	missing int
 	// expired reports whether the claim's time is up.
 	expired bool
-	// resized tells how the resizes of what counts went.
-	resized resizes
 	// mayHave is how many more sandboxes the claim may have, so that no more can fail than
 	// may.
 	mayHave int
-	// imageFails is set if a sandbox is released because it could not be given its image.
-	imageFails bool
-	// limitedByImage is set if mayHave is one because the image of the claim has to be tried.
-	limitedByImage bool
+	// trial is set if mayHave is one because something of the claim has to be tried on a sandbox.
+	trial bool
 	// runtimes are known to be in pod templates, or not.
 	runtimes agentRuntimes
 }
@@ -63,7 +61,7 @@ type Assessment struct {
 //   - A claim of which too many sandboxes have failed gets no more.
 func Assess(s State) *Assessment {
 	next := *s.Claim
-	a := &Assessment{State: s, claim: &next, runtimes: agentRuntimes{}}
+	a := &Assessment{State: s, features: featuresOf(&s), claim: &next, runtimes: agentRuntimes{}}
 	if s.New {
 		begin(a.claim, s.Now)
 	} else {
@@ -73,17 +71,16 @@ func Assess(s State) *Assessment {
 		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
 	}
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
-	a.forgetImageOfOlderSpec()
 	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
 	}
-	a.mark()
 	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
-	a.mayHave = a.limitForImage(a.credit(onTheWay), onTheWay)
+	a.mayHave = a.credit(onTheWay)
+	each(a.features, func(f checker) { f.check(a, onTheWay) })
 	return a
 }
 
@@ -100,7 +97,6 @@ func (a *Assessment) sort() {
 		switch {
 		case v1alpha1.IsReservedFailed(sb) || sb.DeletionTimestamp != nil:
 		case !IsStarting(sb):
-			a.resized.add(sb)
 			if state := v1alpha1.StateOf(sb, a.Now); state != v1alpha1.StateDead && !named[sb.Name] {
 				found = append(found, claimed(sb))
 			}
@@ -125,25 +121,14 @@ func (a *Assessment) sort() {
 // judge finds out how far a sandbox is that is starting, and returns why it failed if it
 // did.
 func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
-	steps, continuous := progressOf(sb, a.Now), claims.Continuous(a.claim)
-	if steps == Failed && continuous {
-		steps = Done // it is the claim's as it is, which its conditions tell
-	}
-	progress, why := steps, (*claims.SetupError)(nil)
-	if steps == Done {
-		progress, why = a.setupProgress(sb, a.runtimes)
-	}
-	late := a.expired || !continuous && !v1alpha1.IsGated(sb) && !a.Now.Before(readyBy(a.claim, sb))
+	progress, why := a.progressOf(sb)
+	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case progress == Done:
 		a.ready = append(a.ready, sb)
 		return nil
-	case progress == Failed:
+	case progress == Failed || late:
 		return &failure{sb, why}
-	case late && steps == Done:
-		return &failure{sb, notSetUp()}
-	case late:
-		return &failure{sb, nil}
 	}
 	a.waiting = append(a.waiting, sb)
 	return nil
@@ -179,7 +164,7 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 	for _, sb := range ready {
 		next := shallowCopy(sb)
 		stand(next, a.claim, true)
-		a.setUp(next)
+		each(a.features, func(f counter) { f.count(a, next) })
 		a.counted = append(a.counted, next)
 		a.list(next)
 	}
@@ -277,7 +262,7 @@ func (a *Assessment) makes() bool {
 // until is when the passing of time alone changes something.
 func (a *Assessment) until() time.Time {
 	until := Deadline(a.claim, a.Start)
-	if claims.Continuous(a.claim) {
+	if !claims.TimesOut(a.claim) {
 		return until // what it has may start for as long as that takes
 	}
 	for _, sb := range a.waiting {

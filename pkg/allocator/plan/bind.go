@@ -25,6 +25,7 @@ import (
 // concurrent use.
 type Marks struct {
 	claim       *v1alpha1.SandboxClaim
+	features    []feature
 	labels      map[string]string
 	annotations map[string]string
 	// templates remembers, by the template before and the policy, the template after: the
@@ -62,7 +63,7 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		return nil, err
 	}
 	m := &Marks{
-		claim: claim,
+		claim: claim, features: featuresOf(&State{Claim: claim}),
 		labels: merged(claim.Spec.Labels, map[string]string{
 			v1alpha1.LabelClaimName:      claim.Name,
 			v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue,
@@ -75,21 +76,12 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		heldBack:  sets.Set[string]{},
 		noRuntime: sets.Set[string]{},
 	}
-	if v1alpha1.IsE2BClaim(claim) {
-		if id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name); len(id) <= maxLabel {
-			m.labels[v1alpha1.LabelSandboxID] = id
-		}
-	}
-	m.markAgent(claim)
 	if by := claim.Annotations[v1alpha1.AnnotationClaimedBy]; by != "" {
 		m.labels[v1alpha1.LabelClaimedBy] = v1alpha1.ClaimedByLabel(by)
 		m.annotations[v1alpha1.AnnotationClaimedBy] = cut(by, maxClaimedBy)
 	}
 	return m, nil
 }
-
-// maxLabel is how many bytes the value of a label may have.
-const maxLabel = 63
 
 // maxClaimedBy is how many bytes of the name of a user stand on each sandbox. Names have
 // no limit of their own.
@@ -135,27 +127,22 @@ func (m *Marks) noteKey(sb *v1alpha1.Sandbox) error {
 }
 
 // bind returns what a candidate becomes when it is the claim's: locked, labelled,
-// detached from its set and from the template that it referred to, and whether a step
-// has to be done before it counts.
-func (m *Marks) bind(c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits bool, err error) {
-	sb = shallowCopy(c.Sandbox)
+// detached from its set and from the template that it referred to.
+func (m *Marks) bind(c *Candidate, now time.Time) (*v1alpha1.Sandbox, error) {
+	sb := shallowCopy(c.Sandbox)
 	if sb.Spec.Template == nil {
 		// The user of the sandbox depends neither on a template nor on a set any more.
 		sb.Spec.TemplateRef = nil
 	}
 	sb.Spec.Template = c.Template
-	for _, step := range steps {
-		waits = step.begin(sb, c, now) || waits
+	each(features, func(f cleaner) { f.clean(sb) })
+	if err := m.apply(sb, c.PodMetadata, c.Lock, v1alpha1.AgentLaunchWarm, c.changesPod(), now); err != nil {
+		return nil, err
 	}
-	if err := m.apply(sb, c.PodMetadata, c.Lock, waits, now); err != nil {
-		return nil, false, err
-	}
-	delete(sb.Labels, v1alpha1.AgentLabelPool)
-	m.markLaunch(sb, v1alpha1.AgentLaunchWarm)
 	if pool := v1alpha1.PoolOf(c.Sandbox); pool != nil {
 		sb.Annotations[v1alpha1.AnnotationPoolUID] = string(pool.UID)
 	}
-	return sb, waits, nil
+	return sb, nil
 }
 
 // NewSandbox returns a sandbox made for the claim like model, which is the claim's
@@ -168,35 +155,33 @@ func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, policy *v1alpha1.PodMetadata
 	sb.CreationTimestamp = metav1.NewTime(now)
 	sb.Generation = 0 // apply counts up
 	sb.Status = v1alpha1.SandboxStatus{}
-	if err := m.apply(sb, policy, lock, false, now); err != nil {
+	if err := m.apply(sb, policy, lock, v1alpha1.AgentLaunchCold, false, now); err != nil {
 		return nil, err
 	}
-	delete(sb.Labels, v1alpha1.AgentLabelPool)
-	m.markLaunch(sb, v1alpha1.AgentLaunchCold)
 	sb.Status = podtemplate.StatusAtBirth(sb)
 	stand(sb, m.claim, false)
 	return sb, nil
 }
 
-// dated returns a sandbox that was made for a claim as one that becomes the claim's
+// dated returns a copy of a sandbox that was made for a claim as one that becomes the claim's
 // now: its transaction may come long after it was made. One from which admission took
 // the date stays without.
 func dated(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox {
-	date := now.UTC().Format(time.RFC3339)
-	if was := sb.Annotations[v1alpha1.AnnotationClaimTimestamp]; was == "" || was == date {
-		return sb
-	}
 	next := shallowCopy(sb)
-	next.Annotations[v1alpha1.AnnotationClaimTimestamp] = date
+	if next.Annotations[v1alpha1.AnnotationClaimTimestamp] != "" {
+		next.Annotations[v1alpha1.AnnotationClaimTimestamp] = now.UTC().Format(time.RFC3339)
+	}
 	return next
 }
 
-// apply makes sb the claim's, which must be a copy that the caller owns. changes says
-// that its controller has to do something about it.
-func (m *Marks) apply(sb *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, lock string, changes bool, now time.Time) error {
+// apply makes sb the claim's, which must be a copy that the caller owns. launch is that of marker.
+// changes says that the sandbox's controller has to change the pod.
+func (m *Marks) apply(sb *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, lock, launch string, changes bool, now time.Time) error {
 	sb.OwnerReferences = nil
 	sb.Labels = merged(sb.Labels, m.labels)
 	sb.Annotations = merged(sb.Annotations, m.annotations)
+	delete(sb.Labels, v1alpha1.AgentLabelPool)
+	each(m.features, func(f marker) { f.mark(m.claim, sb, launch) })
 	sb.Annotations[v1alpha1.AnnotationLock] = lock
 	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = now.UTC().Format(time.RFC3339)
 	if t := m.claim.Spec.ShutdownTime; t != nil {
@@ -296,7 +281,8 @@ func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox 
 	delete(sb.Labels, v1alpha1.LabelClaimName)
 	delete(sb.Labels, v1alpha1.LabelClaimedBy)
 	delete(sb.Labels, v1alpha1.LabelSandboxID)
-	unmarkAgent(sb)
+	delete(sb.Labels, v1alpha1.AgentLabelClaimUID)
+	delete(sb.Annotations, v1alpha1.AgentAnnotationTraceContext)
 	shutdown := metav1.NewTime(now.Truncate(time.Second))
 	sb.Spec.ShutdownTime = &shutdown
 	if v1alpha1.KeptAtShutdown(sb) {

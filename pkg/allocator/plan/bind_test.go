@@ -5,6 +5,7 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,11 +64,24 @@ func marksOf(t *testing.T, claim *v1alpha1.SandboxClaim) *Marks {
 	return m
 }
 
+// bindWith returns what a candidate becomes with the marks of a claim and the features that change
+// sandboxes in place, and whether it has to wait for these.
+func bindWith(m *Marks, c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits bool, err error) {
+	if sb, err = m.bind(c, now); err != nil {
+		return nil, false, err
+	}
+	a := &Assessment{State: State{Claim: m.claim, Now: now, Offered: []Candidate{*c}}, claim: m.claim, runtimes: agentRuntimes{}}
+	a.features = featuresOf(&a.State)
+	a.features = slices.DeleteFunc(a.features, func(f feature) bool { return f == runtimeSetup{} })
+	waits, err = a.bind(m, sb, c)
+	return sb, waits, err
+}
+
 // bound is what a sandbox of a pool becomes that is bound and counts at once.
 func bound(t *testing.T, claim *v1alpha1.SandboxClaim, from *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 	t.Helper()
 	before := from.DeepCopy()
-	sb, waits, err := marksOf(t, claim).bind(&Candidate{Sandbox: from, Template: from.Spec.Template, Lock: "lock"}, birth)
+	sb, waits, err := bindWith(marksOf(t, claim), &Candidate{Sandbox: from, Template: from.Spec.Template, Lock: "lock"}, birth)
 	if err != nil || waits {
 		t.Fatal(waits, err)
 	}
@@ -314,7 +328,7 @@ func TestBindingDetachesFromTheTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			from := pooled.DeepCopy()
 			from.Spec.Template, from.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "py"}
-			sb, _, err := marksOf(t, claimOf(nil)).bind(&Candidate{Sandbox: from, Template: tc.template}, birth)
+			sb, _, err := bindWith(marksOf(t, claimOf(nil)), &Candidate{Sandbox: from, Template: tc.template}, birth)
 			if tc.fails {
 				if err == nil || !strings.Contains(err.Error(), "template of sandbox ns/pool-abcde: metadata.labels") {
 					t.Errorf("error %v", err)
@@ -412,7 +426,7 @@ func TestPodMetadata(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			from := pooled.DeepCopy()
-			sb, _, err := m.bind(&Candidate{
+			sb, _, err := bindWith(m, &Candidate{
 				Sandbox: from, Template: &runtime.RawExtension{Raw: []byte(tt.before)}, PodMetadata: tt.policy, Lock: "lock",
 			}, birth)
 			if err != nil {

@@ -31,7 +31,7 @@ const never = 100
 // timeoutOf is when a claim times out. The sandbox of one that goes on is deleted at its
 // time by other rules.
 func timeoutOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
-	if claims.Continuous(claim) {
+	if !claims.TimesOut(claim) {
 		return start.AddDate(never, 0, 0)
 	}
 	end := start.Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))

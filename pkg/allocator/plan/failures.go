@@ -43,11 +43,7 @@ type failure struct {
 func (a *Assessment) fail(failures []failure) {
 	for _, f := range failures[:min(len(failures), a.Room)] {
 		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.Now)
-		if f.setup != nil {
-			a.setupFailed(next, f.setup)
-		} else {
-			a.recordImageFailure(next)
-		}
+		each(a.features, func(r releaser) { r.release(a, next, f.setup) })
 		f.sb = next
 		a.released = append(a.released, next)
 		a.claim.Status.FailedReplicas++
@@ -91,7 +87,7 @@ func notSetUp() *claims.SetupError {
 func (a *Assessment) bound() {
 	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
 	lacks := max(0, a.lacks()-onTheWay)
-	if a.Refused != nil || claims.Continuous(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
+	if a.Refused != nil || !claims.ReplacesFailed(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
 		return
 	}
 	message := fmt.Sprintf("%d sandboxes failed in preparation, so the claim gets no others", failed)
@@ -103,8 +99,8 @@ func (a *Assessment) bound() {
 
 // credit is how many more sandboxes the claim may have, so that no more can fail than may.
 func (a *Assessment) credit(onTheWay int) int {
-	if claims.Continuous(a.claim) {
-		return max(0, claims.Replicas(a.claim)-onTheWay) // which are spaced instead
+	if !claims.ReplacesFailed(a.claim) {
+		return max(0, claims.Replicas(a.claim)-onTheWay)
 	}
 	return max(0, mayFail(a.claim)-int(a.claim.Status.FailedReplicas)-onTheWay)
 }

@@ -120,7 +120,7 @@ func stateOf(changes ...change) State {
 // holds adds a sandbox that is starting.
 func (s *State) holds(t *testing.T, name string, changes ...held) {
 	t.Helper()
-	sb, _, err := marksOf(t, s.Claim).bind(&Candidate{Sandbox: stocked(name), Template: pooled.Spec.Template, Lock: "lock"}, s.Now.Add(-boundFor))
+	sb, _, err := bindWith(marksOf(t, s.Claim), &Candidate{Sandbox: stocked(name), Template: pooled.Spec.Template, Lock: "lock"}, s.Now.Add(-boundFor))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,8 +156,8 @@ func (w *world) plan() *Plan {
 	}
 	// A dry run is a plan from the same offer.
 	same := Assess(s)
-	if same.IsLimitedByImage() && len(offer.Candidates) > 0 {
-		same.LiftImageLimit(&offer.Candidates[0])
+	if same.IsTrial() && len(offer.Candidates) > 0 {
+		same.SkipTrial(&offer.Candidates[0])
 	}
 	if dry, err := same.Next(offer, marks); err != nil || !apiequality.Semantic.DeepEqual(shown(p), shown(dry)) {
 		w.Errorf("another plan from the same differs: %v\n%s", err, cmp.Diff(shown(p), shown(dry)))
@@ -222,7 +222,7 @@ func (w *world) check(s *State, o *Offer, p *Plan) {
 	}
 	for _, sb := range p.Counted {
 		// One that has ended is a claim of agent-sandbox's as it is.
-		if progress := progressOf(after[sb.Name], s.Now); progress != Done && (progress != Failed || !claims.Continuous(s.Claim)) {
+		if progress := beforeSetup(after[sb.Name], s.Now); progress != Done && (progress != Failed || !claims.Continuous(s.Claim)) {
 			w.Errorf("%s counts, and is not ready", sb.Name)
 		}
 	}

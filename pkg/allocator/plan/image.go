@@ -25,29 +25,32 @@ func asksForImage(claim *v1alpha1.SandboxClaim) bool {
 	return claim.Spec.InplaceUpdate != nil && claim.Spec.InplaceUpdate.Image != ""
 }
 
-// limitForImage returns how many of n more sandboxes the claim may have. It is less than n only
-// while no sandbox is known to run the image that the claim asks for.
-func (a *Assessment) limitForImage(n, onTheWay int) int {
-	switch {
-	case n == 0 || !asksForImage(a.claim) || a.imageRuns():
-		return n
-	case onTheWay == 0 && (a.imageFails || lacksForImage(a.claim)):
-		return 0
-	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
-		return n
+// check limits how many more sandboxes the claim may have while none is known to run the image that
+// it asks for.
+func (inPlaceUpdate) check(a *Assessment, onTheWay int) {
+	if !asksForImage(a.claim) {
+		return
 	}
-	a.limitedByImage = onTheWay == 0
-	return min(n, max(0, 1-onTheWay))
+	a.forgetImageOfOlderSpec()
+	switch {
+	case a.mayHave == 0 || a.imageRuns():
+	case onTheWay == 0 && (slices.ContainsFunc(a.released, a.lacksItsImage) || lacksForImage(a.claim)):
+		a.mayHave = 0
+	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
+	default:
+		a.trial = onTheWay == 0
+		a.mayHave = min(a.mayHave, max(0, 1-onTheWay))
+	}
 }
 
-// IsLimitedByImage reports whether the claim may have only one sandbox because its image has to be
-// tried. LiftImageLimit removes that limit.
-func (a *Assessment) IsLimitedByImage() bool { return a.limitedByImage && a.missing > 1 }
+// IsTrial reports whether the claim may have only one sandbox, because its image has to be tried on
+// it. SkipTrial removes that limit.
+func (a *Assessment) IsTrial() bool { return a.trial && a.missing > 1 }
 
-// LiftImageLimit removes that limit if the candidate c already runs the image.
-func (a *Assessment) LiftImageLimit(c *Candidate) {
-	if a.limitedByImage && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
-		a.limitedByImage, a.mayHave = false, a.credit(0)
+// SkipTrial removes that limit if the candidate c already runs the image.
+func (a *Assessment) SkipTrial(c *Candidate) {
+	if a.trial && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
+		a.trial, a.mayHave = false, a.credit(0)
 	}
 }
 
@@ -63,7 +66,7 @@ func (a *Assessment) imageRuns() bool {
 // forgetImageOfOlderSpec removes the failure of an image from the status if the claim has been
 // edited since, so that the image is tried again.
 func (a *Assessment) forgetImageOfOlderSpec() {
-	if asksForImage(a.claim) && a.claim.Generation != a.claim.Status.ObservedGeneration && lacksForImage(a.claim) {
+	if a.claim.Generation != a.Claim.Status.ObservedGeneration && lacksForImage(a.claim) {
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}
 }
@@ -74,11 +77,10 @@ func (a *Assessment) lacksItsImage(sb *v1alpha1.Sandbox) bool {
 	return inplace.LacksImage(sb) && (!asksForImage(a.claim) || inplace.HasImage(sb.Spec.Template, a.claim.Spec.InplaceUpdate.Image))
 }
 
-// recordImageFailure records in the conditions of a sandbox that is released that it could not
-// be given its image, also if the node was still trying to pull it.
-func (a *Assessment) recordImageFailure(failed *v1alpha1.Sandbox) {
-	if progressOf(failed, a.Now) == Pending && inplace.InProgress(failed) && inplace.GoalOf(failed).Image {
-		inplace.GiveUpImage(failed, a.Now)
+// release records in the conditions of a sandbox that it could not be given its image, also if the
+// node was still trying to pull it.
+func (inPlaceUpdate) release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.SetupError) {
+	if why == nil && beforeSetup(sb, a.Now) == Pending && inplace.InProgress(sb) && inplace.GoalOf(sb).Image {
+		inplace.GiveUpImage(sb, a.Now)
 	}
-	a.imageFails = a.imageFails || a.lacksItsImage(failed)
 }

@@ -218,8 +218,8 @@ func TestNoImageTrial(t *testing.T) {
 				s.holds(t, "a", tc.held)
 			}
 			a := Assess(s)
-			if a.IsLimitedByImage() {
-				a.LiftImageLimit(&tc.first)
+			if a.IsTrial() {
+				a.SkipTrial(&tc.first)
 			}
 			if got := a.Needs().Take; got != tc.takes {
 				t.Errorf("takes %d sandboxes, want %d", got, tc.takes)
@@ -235,7 +235,7 @@ func TestBindingForAnImage(t *testing.T) {
 	from.Annotations = map[string]string{v1alpha1.AnnotationInplaceUpdate: `{"cpu":true}`}
 	setImageFailed(from)
 	c := Candidate{Sandbox: from, Template: from.Spec.Template, InPlace: inplace.Goal{Image: true}, ResizeFailed: errors.New("no goal")}
-	sb, waits, err := marksOf(t, claimOf(inPlace)).bind(&c, birth)
+	sb, waits, err := bindWith(marksOf(t, claimOf(inPlace)), &c, birth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestBindingForAnImage(t *testing.T) {
 		t.Errorf("has time until %v", until)
 	}
 	c.InPlace, c.ResizeFailed = inplace.Goal{}, nil
-	if sb, waits, err = marksOf(t, claimOf(nil)).bind(&c, birth); err != nil || waits || len(sb.Annotations[v1alpha1.AnnotationInplaceUpdate]) > 0 {
+	if sb, waits, err = bindWith(marksOf(t, claimOf(nil)), &c, birth); err != nil || waits || len(sb.Annotations[v1alpha1.AnnotationInplaceUpdate]) > 0 {
 		t.Errorf("a claim that asks for nothing: waits %v, %v, %v", waits, sb.Annotations, err)
 	}
 }

@@ -29,7 +29,7 @@ func brings(labels, additional keyValues) *v1alpha1.SandboxClaim {
 // boundWith is a sandbox of a claim, bound with a pod template of these labels.
 func boundWith(t *testing.T, claim *v1alpha1.SandboxClaim, template string, policy *v1alpha1.PodMetadataPolicy) *v1alpha1.Sandbox {
 	t.Helper()
-	sb, _, err := marksOf(t, claim).bind(&Candidate{
+	sb, _, err := bindWith(marksOf(t, claim), &Candidate{
 		Sandbox: stocked("box"), Template: &runtime.RawExtension{Raw: []byte(`{"metadata":{"labels":` + template + `},"spec":{"x":1}}`)},
 		PodMetadata: policy, Lock: "lock",
 	}, birth)
@@ -187,7 +187,7 @@ func TestResync(t *testing.T) {
 // TestBindRefusesMetadata: a candidate and a fresh sandbox alike.
 func TestBindRefusesMetadata(t *testing.T) {
 	claim := brings(nil, keyValues{"app": "payments", "b": "1"})
-	_, _, err := marksOf(t, claim).bind(&Candidate{Sandbox: stocked("box"), Template: pooled.Spec.Template, Lock: "lock"}, birth)
+	_, _, err := bindWith(marksOf(t, claim), &Candidate{Sandbox: stocked("box"), Template: pooled.Spec.Template, Lock: "lock"}, birth)
 	if MetadataRefusal(err) == nil {
 		t.Errorf("binding: %v", err)
 	}

@@ -55,12 +55,7 @@ func MetadataBrought(claim *v1alpha1.SandboxClaim, r *MetadataReport, held []*v1
 	next.Status = *claim.Status.DeepCopy()
 	next.Status.ObservedGeneration = claim.Generation
 	r.tell(&next, now)
-	if claims.Continuous(claim) && !v1alpha1.HasExpired(claim) {
-		own := slices.IndexFunc(held, func(sb *v1alpha1.Sandbox) bool { return !HasLost(claim, sb) && sb.Name == claims.AgentSandbox(claim) })
-		if own >= 0 {
-			setAgentReady(&next, claims.AgentReady(&next, held[own]), now)
-		}
-	}
+	setReadyOfHeld(&next, claim, held, now)
 	return &next
 }
 
@@ -74,7 +69,7 @@ func (r *MetadataReport) tell(claim *v1alpha1.SandboxClaim, now time.Time) {
 	switch {
 	case r.Kept > 0:
 		reason := v1alpha1.ReasonInvalidMetadata
-		if claims.Continuous(claim) && !r.Invalid { // whose clients give up where they read that
+		if !claims.EndsRefused(claim) && !r.Invalid { // whose clients give up where they read that
 			reason = claims.AgentReasonError
 		}
 		condition(claim, now, v1alpha1.ClaimConditionMetadataSynced, metav1.ConditionFalse, reason,

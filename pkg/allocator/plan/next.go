@@ -27,6 +27,8 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if a.Broken != nil {
 		p.Broken = a.Broken
 	}
+	a.Offered = o.Candidates
+	a.features = featuresOf(&a.State)
 	waits, err := a.take(p, &o, marks)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,6 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	p.Released, p.Counted, p.Marked = a.released, a.counted, a.marked
 	left := max(0, a.missing-len(p.Bound)-len(p.Made)-o.WouldMake)
 	reportOn(a, p.Problem)
-	settle(a, p)
 	conclude(a, p)
 	forgetIdentity(a.claim)
 	if a.Refused != nil && claims.Unfinished(a.claim) {
@@ -49,8 +50,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 		p.Broken, p.Problem = nil, nil
 	}
 	p.Wants = wants(a, min(left, max(0, a.mayHave-len(p.Bound)-len(p.Made)-o.WouldMake)), p.Broken)
-	a.tellAgent(p)
-	noteFirstReady(a.claim, a.Claim, a.Now)
+	each(a.features, func(f reporter) { f.report(a, p) })
 	return p, nil
 }
 
@@ -60,19 +60,18 @@ func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err er
 	candidates, made := use(a, o)
 	waits = make([]bool, len(candidates))
 	for i := range candidates {
-		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
+		sb, err := marks.bind(&candidates[i], a.Now)
 		if err != nil {
 			return nil, err
 		}
-		setsUp, err := a.beginSetup(sb, marks, !mustWait)
-		if err != nil {
+		if waits[i], err = a.bind(marks, sb, &candidates[i]); err != nil {
 			return nil, err
 		}
-		p.Bound, waits[i] = append(p.Bound, sb), mustWait || setsUp
+		p.Bound = append(p.Bound, sb)
 	}
 	for _, sb := range made {
-		next, err := a.beginMade(dated(sb, a.Now), marks)
-		if err != nil {
+		next := dated(sb, a.Now)
+		if _, err := a.bind(marks, next, nil); err != nil {
 			return nil, err
 		}
 		p.Made = append(p.Made, next)
@@ -115,36 +114,6 @@ func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 	}
 }
 
-// settle tells in the claim's status how the resizes went of what the claim holds
-// after the plan, or if there are none, of what it lets go because of its image.
-func settle(a *Assessment, p *Plan) {
-	left := a.resized
-	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
-	for _, sb := range p.Counted {
-		leaving[sb.Name] = true
-		left.add(sb)
-	}
-	var lost resizes
-	for _, sb := range p.Released {
-		leaving[sb.Name] = true
-		if a.lacksItsImage(sb) {
-			lost.add(sb)
-		}
-	}
-	for _, sb := range p.Bound {
-		left.add(sb)
-	}
-	for _, sb := range a.Held {
-		if isOnTheWay(sb) && !leaving[sb.Name] {
-			left.add(sb)
-		}
-	}
-	if left.succeeded+left.failed+left.running == 0 {
-		left = lost
-	}
-	left.report(a.claim, a.Now)
-}
-
 // conclude ends the claim, if nothing that it holds may still come to count, and it has
 // all it asked for or gets no more.
 func conclude(a *Assessment, p *Plan) {
@@ -152,8 +121,8 @@ func conclude(a *Assessment, p *Plan) {
 	case len(p.Counted)+len(p.Released) < a.starting:
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.Now)
-	case !a.expired && (a.Refused == nil || claims.Continuous(a.claim)):
-	case a.Refused != nil && !claims.Continuous(a.claim):
+	case !a.expired && (a.Refused == nil || !claims.EndsRefused(a.claim)):
+	case a.Refused != nil && claims.EndsRefused(a.claim):
 		reject(a.claim, a.Now, a.Refused)
 	case Expired(a.claim, a.Now):
 		lapse(a.claim, a.Now)
@@ -174,7 +143,7 @@ func Claimer(claim *v1alpha1.SandboxClaim) string {
 // forgetIdentity takes what is recorded of who claimed out of a claim that has ended:
 // nothing is made for it any more, unless it gets another sandbox when its own is gone.
 func forgetIdentity(claim *v1alpha1.SandboxClaim) {
-	if _, ok := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; ok && !claims.Unfinished(claim) && !claims.Continuous(claim) {
+	if _, ok := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; ok && !claims.Unfinished(claim) && !claims.IsRebound(claim) {
 		claim.Annotations = maps.Clone(claim.Annotations)
 		delete(claim.Annotations, v1alpha1.AnnotationClaimedByIdentity)
 	}

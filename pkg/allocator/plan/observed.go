@@ -62,11 +62,3 @@ func saysReady(claim *v1alpha1.SandboxClaim) bool {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// traceOf is the trace context that the sandboxes of a claim have; "" is none.
-func traceOf(claim *v1alpha1.SandboxClaim) string {
-	if !v1alpha1.OfAgentSandbox(claim) {
-		return ""
-	}
-	return claims.TraceContext(claim.Annotations[v1alpha1.AgentAnnotationTraceContext])
-}

@@ -30,7 +30,7 @@ const (
 // Heals reports whether a claim gets another sandbox when its own is gone: it is bound for
 // as long as it exists, is at its end, and has neither expired nor is it deleted.
 func Heals(claim *v1alpha1.SandboxClaim, now time.Time) bool {
-	if !claims.Continuous(claim) || claims.Unfinished(claim) || claim.DeletionTimestamp != nil || v1alpha1.HasExpired(claim) {
+	if !claims.IsRebound(claim) || claims.Unfinished(claim) || claim.DeletionTimestamp != nil || v1alpha1.HasExpired(claim) {
 		return false
 	}
 	end, ends := v1alpha1.LifecycleEnd(claim)
@@ -65,7 +65,7 @@ func ReopensAt(claim *v1alpha1.SandboxClaim) time.Time {
 // WasReopened reports whether a claim was reopened after it had lost its sandbox.
 func WasReopened(claim *v1alpha1.SandboxClaim) bool {
 	began := claim.Status.ClaimStartTime
-	return began != nil && claims.Continuous(claim) && began.Sub(claim.CreationTimestamp.Time) > atBirth
+	return began != nil && claims.IsRebound(claim) && began.Sub(claim.CreationTimestamp.Time) > atBirth
 }
 
 // Reopened returns what a claim becomes that has lost its sandbox: it holds nothing, and

@@ -43,7 +43,7 @@ func TestResizingLeavesSomethingToObserve(t *testing.T) {
 			}}}
 			tc.candidate.Sandbox, tc.candidate.Template = from, from.Spec.Template
 			before := from.DeepCopy()
-			sb, waits, err := marksOf(t, claimOf(nil)).bind(&tc.candidate, birth)
+			sb, waits, err := bindWith(marksOf(t, claimOf(nil)), &tc.candidate, birth)
 			if err != nil {
 				t.Fatal(err)
 			}

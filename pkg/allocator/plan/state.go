@@ -44,6 +44,8 @@ type State struct {
 	Name NameState
 	// Setups is what this server knows of the runtimes that it sets up for the claim.
 	Setups Setups
+	// Offered are the candidates that were found; nil before Next.
+	Offered []Candidate
 	// Now is the time.
 	Now time.Time
 }
@@ -102,6 +104,9 @@ type Candidate struct {
 	// pool says; nil is all.
 	PodMetadata *v1alpha1.PodMetadataPolicy
 }
+
+// changesPod reports whether the pod is changed in place for the claim.
+func (c *Candidate) changesPod() bool { return c.Resize || c.InPlace.Any() }
 
 // Plan is the next true state of a claim and of the sandboxes that change with it,
 // to be written in one transaction.

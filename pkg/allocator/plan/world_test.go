@@ -312,8 +312,8 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	if len(a.Eligible.Pools) > 0 {
 		stock = w.those(func(sb *v1alpha1.Sandbox) bool { return claims.Available(sb, w.now) })
 	}
-	if a.IsLimitedByImage() && len(stock) > 0 {
-		a.LiftImageLimit(candidateFor(a.Claim, stock[0]))
+	if a.IsTrial() && len(stock) > 0 {
+		a.SkipTrial(candidateFor(a.Claim, stock[0]))
 		needs = a.Needs()
 	}
 	if needs.Make && w.broken {

@@ -18,12 +18,32 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// Setting up the runtime comes after all steps: the server that works on the claim calls
+// runtimeSetup is the feature of sandboxes with an agent-runtime. It comes after the others: the server that works on the claim calls
 // the agent-runtime of a sandbox that is ready, for the claim's envVars, the access token
 // and the volumes to mount. How that went is in the memory of this server alone until a
 // transaction counts the sandbox, or lets it go; so a sandbox that counts was set up, and
 // one that is starting is set up again by whoever works on the claim next. Mounts are
 // different, because they must not run twice: see AnnotationMounting.
+type runtimeSetup struct{}
+
+// applies is true for all claims: sandboxes say whether they have a runtime.
+func (runtimeSetup) applies(*State) bool { return true }
+
+func (runtimeSetup) progress(a *Assessment, sb *v1alpha1.Sandbox, before Progress) (Progress, *claims.SetupError) {
+	if before != Done {
+		return before, nil
+	}
+	is, why := a.setupProgress(sb, a.runtimes)
+	if is == Pending {
+		why = notSetUp()
+	}
+	return is, why
+}
+
+// beforeSetup returns how far a sandbox is that is set up after that.
+func beforeSetup(sb *v1alpha1.Sandbox, now time.Time) Progress {
+	return max(readiness(sb, now), updateProgress(sb))
+}
 
 // Setups is what a server knows of the agent-runtimes that it sets up for a claim.
 type Setups struct {
@@ -113,10 +133,10 @@ func originOf(sb *v1alpha1.Sandbox) string {
 	return "Sandbox " + sb.Name
 }
 
-// beginSetup notes on a sandbox that becomes the claim's that its runtime has to be set
-// up, and reports whether it has to. atOnce says that this can begin as soon as it is
-// written.
-func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bool, error) {
+// bind notes on a sandbox that becomes the claim's that its runtime has to be set up, and reports
+// whether it has to.
+func (runtimeSetup) bind(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate, waits bool) (bool, error) {
+	atOnce := c != nil && !waits
 	asked := a.asksForRuntime(sb, a.runtimes)
 	if !asked {
 		m.withoutRuntime(sb)
@@ -146,16 +166,6 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 	return true, nil
 }
 
-// beginMade returns a sandbox that was made for the claim, and is as admission left it,
-// with what beginSetup notes.
-func (a *Assessment) beginMade(sb *v1alpha1.Sandbox, m *Marks) (*v1alpha1.Sandbox, error) {
-	if a.asksForRuntime(sb, a.runtimes) || v1alpha1.IsE2BPrivate(sb) {
-		sb = shallowCopy(sb)
-	}
-	_, err := a.beginSetup(sb, m, false)
-	return sb, err
-}
-
 // setupIs sets the conditions of a sandbox that tell of its setup.
 func (a *Assessment) setupIs(sb *v1alpha1.Sandbox, status metav1.ConditionStatus, reason, message string) {
 	setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, status, reason, message)
@@ -170,7 +180,7 @@ func setupConditionIs(sb *v1alpha1.Sandbox, now time.Time, kind string, status m
 	})
 }
 
-// setupProgress is how far the setup of a sandbox is for which all steps are done, and
+// setupProgress is how far the setup of a sandbox is that is ready, and
 // why it failed if it did.
 func (s *State) setupProgress(sb *v1alpha1.Sandbox, known agentRuntimes) (Progress, *claims.SetupError) {
 	if !s.needsSetup(sb, known) {
@@ -227,7 +237,7 @@ func (s *State) ToSetUp() []*v1alpha1.Sandbox {
 	var all []*v1alpha1.Sandbox
 	known := agentRuntimes{}
 	for _, sb := range s.Held {
-		if !isOnTheWay(sb) || progressOf(sb, s.Now) != Done || !s.needsSetup(sb, known) {
+		if !isOnTheWay(sb) || beforeSetup(sb, s.Now) != Done || !s.needsSetup(sb, known) {
 			continue
 		}
 		if progress, _ := s.setupProgress(sb, known); progress != Pending || !s.Now.Before(s.SetUpBy(sb)) {
@@ -245,7 +255,7 @@ func (s *State) ToSetUp() []*v1alpha1.Sandbox {
 // agent-sandbox, which may have taken as long as it likes to start, has its time from now.
 func (s *State) SetUpBy(sb *v1alpha1.Sandbox) time.Time {
 	by := readyBy(s.Claim, sb)
-	if fromNow := s.Now.Add(durationOr(s.Claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout)); claims.Continuous(s.Claim) && by.Before(fromNow) {
+	if fromNow := s.Now.Add(durationOr(s.Claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout)); !claims.TimesOut(s.Claim) && by.Before(fromNow) {
 		by = fromNow
 	}
 	if end := Deadline(s.Claim, s.Start); end.Before(by) {
@@ -254,9 +264,9 @@ func (s *State) SetUpBy(sb *v1alpha1.Sandbox) time.Time {
 	return by
 }
 
-// mark notes on the sandboxes that this server is about to mount volumes into that it
+// check notes on the sandboxes that this server is about to mount volumes into that it
 // does, as far as they fit into the transaction.
-func (a *Assessment) mark() {
+func (runtimeSetup) check(a *Assessment, _ int) {
 	if !claims.Mounts(a.Claim) || a.Setups.Mounting == "" {
 		return
 	}
@@ -265,7 +275,7 @@ func (a *Assessment) mark() {
 		if len(a.marked) >= room {
 			return
 		}
-		if progressOf(sb, a.Now) == Done && a.needsSetup(sb, a.runtimes) && sb.Annotations[v1alpha1.AnnotationMounting] == "" {
+		if beforeSetup(sb, a.Now) == Done && a.needsSetup(sb, a.runtimes) && sb.Annotations[v1alpha1.AnnotationMounting] == "" {
 			next := shallowCopy(sb)
 			next.Annotations[v1alpha1.AnnotationMounting] = a.Setups.Mounting
 			a.marked = append(a.marked, next)
@@ -273,16 +283,19 @@ func (a *Assessment) mark() {
 	}
 }
 
-// setUp notes on a sandbox that counts from now on that it is set up, if it had to be.
-func (a *Assessment) setUp(sb *v1alpha1.Sandbox) {
+// count notes on a sandbox that it is set up, if it had to be.
+func (runtimeSetup) count(a *Assessment, sb *v1alpha1.Sandbox) {
 	delete(sb.Annotations, v1alpha1.AnnotationMounting)
 	if a.needsSetup(sb, a.runtimes) {
 		a.setupIs(sb, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
 	}
 }
 
-// setupFailed notes on a sandbox that is let go why its setup failed.
-func (a *Assessment) setupFailed(sb *v1alpha1.Sandbox, why *claims.SetupError) {
+// release notes on a sandbox why its setup failed.
+func (runtimeSetup) release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.SetupError) {
+	if why == nil {
+		return
+	}
 	message := claims.Cut(why.Message, claims.MaxFailureMessage)
 	if why.Condition == v1alpha1.SandboxConditionVolumesMounted {
 		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")

@@ -18,48 +18,46 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// What a claim of agent-sandbox writes beside what every claim does: whose its sandbox is
-// in the words of that API, and its condition Ready, which is the sandbox's, or why it has
-// none.
+// agentSandbox is the feature of claims of agent-sandbox. It says whose a sandbox is in the words of
+// that API, and gives the claim the condition Ready of its sandbox, or says why it has none.
+type agentSandbox struct{}
 
-// markAgent adds what the sandboxes of a claim of agent-sandbox have to its marks.
-func (m *Marks) markAgent(claim *v1alpha1.SandboxClaim) {
-	if !v1alpha1.OfAgentSandbox(claim) {
-		return
+func (agentSandbox) applies(s *State) bool { return v1alpha1.OfAgentSandbox(s.Claim) }
+
+// progress lets a sandbox count that failed: it is the claim's as it is, which its conditions tell.
+func (agentSandbox) progress(_ *Assessment, _ *v1alpha1.Sandbox, before Progress) (Progress, *claims.SetupError) {
+	if before == Failed {
+		return Done, nil
 	}
-	m.labels[v1alpha1.AgentLabelClaimUID] = string(claim.UID)
-	m.labels[v1alpha1.AgentLabelCreatedBy] = claims.CreatedBy(claim)
-	m.annotations[v1alpha1.AnnotationAPI] = v1alpha1.AgentsGroup
-	if trace := traceOf(claim); trace != "" {
-		m.annotations[v1alpha1.AgentAnnotationTraceContext] = trace
-	}
+	return before, nil
 }
 
-// markLaunch notes on a sandbox of a claim of agent-sandbox where it came from, and which
-// pod is its own.
-func (m *Marks) markLaunch(sb *v1alpha1.Sandbox, launch string) {
-	if v1alpha1.OfAgentSandbox(m.claim) {
-		sb.Labels[v1alpha1.AgentLabelLaunchType] = launch
-		sb.Annotations[v1alpha1.AgentAnnotationPodName] = sb.Name
+// mark writes whose the sandbox is, where it came from, and which pod is its own.
+func (agentSandbox) mark(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, launch string) {
+	sb.Labels[v1alpha1.AgentLabelClaimUID] = string(claim.UID)
+	sb.Labels[v1alpha1.AgentLabelCreatedBy] = claims.CreatedBy(claim)
+	sb.Labels[v1alpha1.AgentLabelLaunchType] = launch
+	sb.Annotations[v1alpha1.AnnotationAPI] = v1alpha1.AgentsGroup
+	sb.Annotations[v1alpha1.AgentAnnotationPodName] = sb.Name
+	if trace := claims.TraceContext(claim.Annotations[v1alpha1.AgentAnnotationTraceContext]); trace != "" {
+		sb.Annotations[v1alpha1.AgentAnnotationTraceContext] = trace
 	}
-}
-
-// unmarkAgent takes from a sandbox that is let go what says whose it is.
-func unmarkAgent(sb *v1alpha1.Sandbox) {
-	delete(sb.Labels, v1alpha1.AgentLabelClaimUID)
-	delete(sb.Annotations, v1alpha1.AgentAnnotationTraceContext)
 }
 
 // refusedLook is when a claim that asks for what it cannot have is looked at again, beside
 // every change of it and of sets: its template may have been changed.
 const refusedLook = time.Minute
 
-// tellAgent writes on a claim of agent-sandbox which sandbox it has after a plan, and how
-// that is, or why there is none.
-func (a *Assessment) tellAgent(p *Plan) {
-	if !claims.Continuous(a.claim) || Expired(a.claim, a.Now) {
-		return
+// report writes on the claim which sandbox it has after a plan, and how that is, or why there is
+// none.
+func (agentSandbox) report(a *Assessment, p *Plan) {
+	if !Expired(a.claim, a.Now) {
+		a.reportSandbox(p)
 	}
+	noteFirstReady(a.claim, a.Claim, a.Now)
+}
+
+func (a *Assessment) reportSandbox(p *Plan) {
 	sb := a.theSandbox(p)
 	a.nameSandbox(sb)
 	isNew := sb != nil && (slices.Contains(p.Bound, sb) || slices.Contains(p.Made, sb))
@@ -97,6 +95,18 @@ func setAgentReady(claim *v1alpha1.SandboxClaim, ready metav1.Condition, now tim
 		ready.LastTransitionTime = metav1.NewTime(now)
 	}
 	meta.SetStatusCondition(&claim.Status.Conditions, ready)
+}
+
+// setReadyOfHeld sets the condition Ready of the next state of a claim to that of its sandbox, if that
+// is among those that it holds.
+func setReadyOfHeld(next, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox, now time.Time) {
+	if !claims.IsRebound(claim) || v1alpha1.HasExpired(claim) {
+		return
+	}
+	own := slices.IndexFunc(held, func(sb *v1alpha1.Sandbox) bool { return !HasLost(claim, sb) && sb.Name == claims.AgentSandbox(claim) })
+	if own >= 0 {
+		setAgentReady(next, claims.AgentReady(next, held[own]), now)
+	}
 }
 
 // theSandbox is the sandbox that the claim has after a plan; nil if it has none. Clients

@@ -13,11 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
-// resize waits until the pod of a sandbox is as large as the template that the claim
-// asks for, and has the image and the cpu that its inplaceUpdate says.
+// inPlaceUpdate is the feature of claims whose sandboxes are changed in place. It waits until the pod
+// of a sandbox is as large as the template that the claim asks for, and has the image and the cpu
+// that its inplaceUpdate says.
 //
 // A claim on a template may be served from a pool whose patch makes its sandboxes
 // smaller, because they are cheaper to keep. What such a claim gets is as large as the
@@ -30,9 +32,26 @@ import (
 // The inplaceUpdate of a claim takes the same way. An image that the pod cannot have is
 // different from a resize that fails: the sandbox is not what was asked for, and is let
 // go.
-type resize struct{}
+type inPlaceUpdate struct{}
 
-func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
+// applies reports whether the claim asks for an update, or it or one of its sandboxes tells of one, or
+// a sandbox that was found for it is to be changed.
+func (inPlaceUpdate) applies(s *State) bool {
+	hasUpdate := func(sb *v1alpha1.Sandbox) bool {
+		return inplace.LacksImage(sb) || meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil
+	}
+	needsUpdate := func(c Candidate) bool { return c.changesPod() || c.ResizeFailed != nil }
+	return s.Claim.Spec.InplaceUpdate != nil ||
+		meta.FindStatusCondition(s.Claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate) != nil ||
+		slices.ContainsFunc(s.Held, hasUpdate) || slices.ContainsFunc(s.Offered, needsUpdate)
+}
+
+func (inPlaceUpdate) progress(_ *Assessment, sb *v1alpha1.Sandbox, before Progress) (Progress, *claims.SetupError) {
+	return max(before, updateProgress(sb)), nil
+}
+
+// updateProgress returns how far the update of a sandbox is.
+func updateProgress(sb *v1alpha1.Sandbox) Progress {
 	switch {
 	case inplace.InProgress(sb):
 		return Pending
@@ -42,23 +61,53 @@ func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
 	return Done
 }
 
-// begin notes what becomes of the sandbox's size and image. The
-// binding counts up the generation, which is the one that the conditions are about.
-func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
-	inplace.Forget(sb)
-	if c.Resize || c.InPlace.Any() {
+// bind notes what becomes of the sandbox's size and image.
+func (inPlaceUpdate) bind(a *Assessment, _ *Marks, sb *v1alpha1.Sandbox, c *Candidate, _ bool) (bool, error) {
+	switch {
+	case c == nil: // it is made as the claim asks for it
+	case c.changesPod():
 		goal := c.InPlace
 		goal.Size = c.Resize
 		if c.ResizeFailed != nil {
 			goal.Failed = c.ResizeFailed.Error()
 		}
-		inplace.Begin(sb, goal, now)
-		return true
+		inplace.Begin(sb, goal, a.Now)
+		return true, nil
+	case c.ResizeFailed != nil:
+		inplace.Fail(sb, a.Now, c.ResizeFailed)
 	}
-	if c.ResizeFailed != nil {
-		inplace.Fail(sb, now, c.ResizeFailed)
+	return false, nil
+}
+
+func (inPlaceUpdate) clean(sb *v1alpha1.Sandbox) { inplace.Forget(sb) }
+
+// report tells in the claim's status how the updates went of what the claim holds after the plan,
+// or if there are none, of what it lets go because of its image.
+func (inPlaceUpdate) report(a *Assessment, p *Plan) {
+	var left, lost resizes
+	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
+	for _, sb := range p.Counted {
+		leaving[sb.Name] = true
+		left.add(sb)
 	}
-	return false
+	for _, sb := range p.Released {
+		leaving[sb.Name] = true
+		if a.lacksItsImage(sb) {
+			lost.add(sb)
+		}
+	}
+	for _, sb := range p.Bound {
+		left.add(sb)
+	}
+	for _, sb := range a.Held {
+		if sb.DeletionTimestamp == nil && !v1alpha1.IsReservedFailed(sb) && !leaving[sb.Name] {
+			left.add(sb)
+		}
+	}
+	if left.succeeded+left.failed+left.running == 0 {
+		left = lost
+	}
+	left.report(a.claim, a.Now)
 }
 
 const (

@@ -1,0 +1,120 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// A feature is something that a claim can have beside sandboxes that are ready, such as another
+// image in them. It takes part in the plans of the claims that it applies to, as a plug-in of
+// kube-scheduler does: it implements those of the interfaces below that it needs. They are listed
+// in the order in which a claim passes them. What a feature has to do to a sandbox, and how far it
+// is, is written on the sandbox, so any controller and any server can go on from there. A new
+// feature is a file with a type and an entry in features.
+type feature interface {
+	// applies reports whether plans of the claim call the feature.
+	applies(s *State) bool
+}
+
+// features are in the order in which they are called.
+var features = []feature{inPlaceUpdate{}, agentSandbox{}, runtimeSetup{}, e2bSandbox{}}
+
+// progresser is a feature that decides when a sandbox counts.
+type progresser interface {
+	// progress returns how far a sandbox is that the claim holds and that is starting, where
+	// before is how far it is with everything else. why is why its runtime could not be set up, or
+	// would have failed if its time is up; nil where the sandbox says why.
+	progress(a *Assessment, sb *v1alpha1.Sandbox, before Progress) (is Progress, why *claims.SetupError)
+}
+
+// counter is a feature that changes sandboxes when they count.
+type counter interface {
+	// count writes on a sandbox that it counts.
+	count(a *Assessment, sb *v1alpha1.Sandbox)
+}
+
+// releaser is a feature that changes sandboxes that failed.
+type releaser interface {
+	// release writes on a sandbox that the claim lets go of why it failed.
+	release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.SetupError)
+}
+
+// checker is a feature that decides by what the claim holds what it may have.
+type checker interface {
+	// check is called before sandboxes are looked for. onTheWay is how many the claim holds that may
+	// come to count.
+	check(a *Assessment, onTheWay int)
+}
+
+// marker is a feature that says on each sandbox of the claim whose it is.
+type marker interface {
+	// mark writes labels and annotations on a sandbox. launch says whether it comes from a pool:
+	// see v1alpha1.AgentLabelLaunchType.
+	mark(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, launch string)
+}
+
+// binder is a feature that has something done to sandboxes that become the claim's.
+type binder interface {
+	// bind writes on a sandbox what has to be done before it counts, and reports whether there is
+	// anything. c is the candidate that the sandbox was, nil if it was made for the claim. waits is
+	// what the features before reported.
+	bind(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate, waits bool) (bool, error)
+}
+
+// cleaner is a feature that leaves something on sandboxes.
+type cleaner interface {
+	// clean removes what an earlier claim has left on a sandbox of a pool.
+	clean(sb *v1alpha1.Sandbox)
+}
+
+// reporter is a feature that tells something in the status of the claim.
+type reporter interface {
+	// report completes the status of the next state of the claim.
+	report(a *Assessment, p *Plan)
+}
+
+// featuresOf returns the features that apply to a claim.
+func featuresOf(s *State) (applying []feature) {
+	for _, f := range features {
+		if f.applies(s) {
+			applying = append(applying, f)
+		}
+	}
+	return applying
+}
+
+// each calls f with the features that implement T.
+func each[T any](all []feature, f func(T)) {
+	for _, one := range all {
+		if is, ok := one.(T); ok {
+			f(is)
+		}
+	}
+}
+
+// progressOf returns how far a sandbox is that the claim holds and that is starting, and why it
+// failed.
+func (a *Assessment) progressOf(sb *v1alpha1.Sandbox) (is Progress, why *claims.SetupError) {
+	is = readiness(sb, a.Now)
+	each(a.features, func(f progresser) {
+		if next, cause := f.progress(a, sb, is); next != is || cause != nil {
+			is, why = next, cause
+		}
+	})
+	return is, why
+}
+
+// bind writes on a sandbox that becomes the claim's what its features have to do, and reports
+// whether that is anything.
+func (a *Assessment) bind(m *Marks, sb *v1alpha1.Sandbox, c *Candidate) (waits bool, err error) {
+	each(a.features, func(f binder) {
+		has, failed := f.bind(a, m, sb, c, waits)
+		if waits = waits || has; err == nil {
+			err = failed
+		}
+	})
+	return waits, err
+}
