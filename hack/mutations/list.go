@@ -247,7 +247,7 @@ var mutations = []mutation{
 	{"follow: a claim that is deleted while it is written is remembered", "pkg/controllers/sandboxclaim/follow/controller.go",
 		"\t\tc.pace.forget(key)\n", "", []string{"./pkg/controllers/sandboxclaim/follow"}, "TestDeletedWhileItIsWritten"},
 	{"allocator: refused claims of agent-sandbox read the store", "pkg/allocator/turn.go",
-		"!t.state.New && claims.Continuous(t.state.Claim) }", "false }", allocator, "TestAgentClaimsAreWoken"},
+		"!t.state.New && !claims.EndsRefused(t.state.Claim) }", "false }", allocator, "TestAgentClaimsAreWoken"},
 	{"allocator: reads of all keys wait for each other", "pkg/allocator/sharedreads.go",
 		"\tlast := r.last[key]\n", "\tkey = \"\"\n\tlast := r.last[key]\n", allocator, "TestReadsOfOtherKeys"},
 	{"allocator: callers share a read that began before they came", "pkg/allocator/sharedreads.go",

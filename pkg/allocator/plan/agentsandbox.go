@@ -25,11 +25,11 @@ type agentSandbox struct{}
 func (agentSandbox) applies(s *State) bool { return v1alpha1.OfAgentSandbox(s.Claim) }
 
 // progress lets a sandbox count that failed: it is the claim's as it is, which its conditions tell.
-func (agentSandbox) progress(_ *Assessment, _ *v1alpha1.Sandbox, before Progress) (Progress, *claims.SetupError) {
-	if before == Failed {
-		return Done, nil
+func (agentSandbox) progress(_ *Assessment, _ *v1alpha1.Sandbox, before preparation) preparation {
+	if before.progress == Failed {
+		return preparation{progress: Done}
 	}
-	return before, nil
+	return before
 }
 
 // mark writes whose the sandbox is, where it came from, and which pod is its own.

@@ -121,14 +121,14 @@ func (a *Assessment) sort() {
 // judge finds out how far a sandbox is that is starting, and returns why it failed if it
 // did.
 func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
-	progress, why := a.progressOf(sb)
+	is := a.progressOf(sb)
 	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.Now.Before(readyBy(a.claim, sb))
 	switch {
-	case progress == Done:
+	case is.progress == Done:
 		a.ready = append(a.ready, sb)
 		return nil
-	case progress == Failed || late:
-		return &failure{sb, why}
+	case is.progress == Failed || late:
+		return &failure{sb, is.setup}
 	}
 	a.waiting = append(a.waiting, sb)
 	return nil

@@ -24,10 +24,9 @@ var features = []feature{inPlaceUpdate{}, agentSandbox{}, runtimeSetup{}, e2bSan
 
 // progresser is a feature that decides when a sandbox counts.
 type progresser interface {
-	// progress returns how far a sandbox is that the claim holds and that is starting, where
-	// before is how far it is with everything else. why is why its runtime could not be set up, or
-	// would have failed if its time is up; nil where the sandbox says why.
-	progress(a *Assessment, sb *v1alpha1.Sandbox, before Progress) (is Progress, why *claims.SetupError)
+	// progress returns how far a sandbox is that the claim holds and that is starting. before is how
+	// far it is without the feature.
+	progress(a *Assessment, sb *v1alpha1.Sandbox, before preparation) preparation
 }
 
 // counter is a feature that changes sandboxes when they count.
@@ -58,10 +57,20 @@ type marker interface {
 
 // binder is a feature that has something done to sandboxes that become the claim's.
 type binder interface {
-	// bind writes on a sandbox what has to be done before it counts, and reports whether there is
-	// anything. c is the candidate that the sandbox was, nil if it was made for the claim. waits is
-	// what the features before reported.
-	bind(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate, waits bool) (bool, error)
+	// bind writes on the sandbox what has to be done before it counts.
+	bind(a *Assessment, b *binding)
+}
+
+// binding is a sandbox that becomes the claim's.
+type binding struct {
+	sandbox *v1alpha1.Sandbox
+	// candidate is what the sandbox was in its pool; nil if it was made for the claim.
+	candidate *Candidate
+	marks     *Marks
+	// waits is set if something has to be done before the sandbox counts.
+	waits bool
+	// err is why the sandbox cannot be bound.
+	err error
 }
 
 // cleaner is a feature that leaves something on sandboxes.
@@ -95,26 +104,17 @@ func each[T any](all []feature, f func(T)) {
 	}
 }
 
-// progressOf returns how far a sandbox is that the claim holds and that is starting, and why it
-// failed.
-func (a *Assessment) progressOf(sb *v1alpha1.Sandbox) (is Progress, why *claims.SetupError) {
-	is = readiness(sb, a.Now)
-	each(a.features, func(f progresser) {
-		if next, cause := f.progress(a, sb, is); next != is || cause != nil {
-			is, why = next, cause
-		}
-	})
-	return is, why
+// progressOf returns how far a sandbox is that the claim holds and that is starting.
+func (a *Assessment) progressOf(sb *v1alpha1.Sandbox) preparation {
+	o := preparation{progress: readiness(sb, a.Now)}
+	each(a.features, func(f progresser) { o = f.progress(a, sb, o) })
+	return o
 }
 
 // bind writes on a sandbox that becomes the claim's what its features have to do, and reports
 // whether that is anything.
 func (a *Assessment) bind(m *Marks, sb *v1alpha1.Sandbox, c *Candidate) (waits bool, err error) {
-	each(a.features, func(f binder) {
-		has, failed := f.bind(a, m, sb, c, waits)
-		if waits = waits || has; err == nil {
-			err = failed
-		}
-	})
-	return waits, err
+	b := &binding{sandbox: sb, candidate: c, marks: m}
+	each(a.features, func(f binder) { f.bind(a, b) })
+	return b.waits, b.err
 }

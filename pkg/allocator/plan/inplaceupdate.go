@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
@@ -46,8 +45,8 @@ func (inPlaceUpdate) applies(s *State) bool {
 		slices.ContainsFunc(s.Held, hasUpdate) || slices.ContainsFunc(s.Offered, needsUpdate)
 }
 
-func (inPlaceUpdate) progress(_ *Assessment, sb *v1alpha1.Sandbox, before Progress) (Progress, *claims.SetupError) {
-	return max(before, updateProgress(sb)), nil
+func (inPlaceUpdate) progress(_ *Assessment, sb *v1alpha1.Sandbox, before preparation) preparation {
+	return preparation{progress: max(before.progress, updateProgress(sb))}
 }
 
 // updateProgress returns how far the update of a sandbox is.
@@ -62,8 +61,8 @@ func updateProgress(sb *v1alpha1.Sandbox) Progress {
 }
 
 // bind notes what becomes of the sandbox's size and image.
-func (inPlaceUpdate) bind(a *Assessment, _ *Marks, sb *v1alpha1.Sandbox, c *Candidate, _ bool) (bool, error) {
-	switch {
+func (inPlaceUpdate) bind(a *Assessment, b *binding) {
+	switch c := b.candidate; {
 	case c == nil: // it is made as the claim asks for it
 	case c.changesPod():
 		goal := c.InPlace
@@ -71,12 +70,11 @@ func (inPlaceUpdate) bind(a *Assessment, _ *Marks, sb *v1alpha1.Sandbox, c *Cand
 		if c.ResizeFailed != nil {
 			goal.Failed = c.ResizeFailed.Error()
 		}
-		inplace.Begin(sb, goal, a.Now)
-		return true, nil
+		inplace.Begin(b.sandbox, goal, a.Now)
+		b.waits = true
 	case c.ResizeFailed != nil:
-		inplace.Fail(sb, a.Now, c.ResizeFailed)
+		inplace.Fail(b.sandbox, a.Now, c.ResizeFailed)
 	}
-	return false, nil
 }
 
 func (inPlaceUpdate) clean(sb *v1alpha1.Sandbox) { inplace.Forget(sb) }

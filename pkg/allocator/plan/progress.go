@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // Progress is how far a sandbox is on its way to count.
@@ -20,6 +21,14 @@ const (
 	// Failed means that it never will.
 	Failed
 )
+
+// preparation is how far a sandbox is, and why.
+type preparation struct {
+	progress Progress
+	// setup is why its runtime could not be set up, or, while that is pending, why it fails if its time
+	// is up; nil if the sandbox itself says why.
+	setup *claims.SetupError
+}
 
 // readiness returns how far a sandbox is by itself: it has to run, to be ready and to have an
 // address.

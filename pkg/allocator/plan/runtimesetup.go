@@ -29,15 +29,15 @@ type runtimeSetup struct{}
 // applies is true for all claims: sandboxes say whether they have a runtime.
 func (runtimeSetup) applies(*State) bool { return true }
 
-func (runtimeSetup) progress(a *Assessment, sb *v1alpha1.Sandbox, before Progress) (Progress, *claims.SetupError) {
-	if before != Done {
-		return before, nil
+func (runtimeSetup) progress(a *Assessment, sb *v1alpha1.Sandbox, before preparation) preparation {
+	if before.progress != Done {
+		return before
 	}
 	is, why := a.setupProgress(sb, a.runtimes)
 	if is == Pending {
 		why = notSetUp()
 	}
-	return is, why
+	return preparation{is, why}
 }
 
 // beforeSetup returns how far a sandbox is that is set up after that.
@@ -133,37 +133,36 @@ func originOf(sb *v1alpha1.Sandbox) string {
 	return "Sandbox " + sb.Name
 }
 
-// bind notes on a sandbox that becomes the claim's that its runtime has to be set up, and reports
-// whether it has to.
-func (runtimeSetup) bind(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate, waits bool) (bool, error) {
-	atOnce := c != nil && !waits
-	asked := a.asksForRuntime(sb, a.runtimes)
+// bind notes on a sandbox that becomes the claim's that its runtime has to be set up, if it has to.
+func (runtimeSetup) bind(a *Assessment, b *binding) {
+	sb, asked := b.sandbox, a.asksForRuntime(b.sandbox, a.runtimes)
 	if !asked {
-		m.withoutRuntime(sb)
+		b.marks.withoutRuntime(sb)
 	}
 	if a.Setups.LeftOut {
-		return false, nil
+		return
 	}
 	// The token for the private ports of a sandbox of the E2B API is derived from the access
 	// token, which it therefore has without an agent-runtime, too.
 	if asked && claims.SetsUpRuntime(a.claim) || v1alpha1.IsE2BPrivate(sb) {
-		if err := m.noteKey(sb); err != nil {
-			return false, err
+		if b.err = b.marks.noteKey(sb); b.err != nil {
+			return
 		}
 	}
 	if !asked {
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
-		return false, nil
+		return
 	}
-	if m.request != "" && claims.SetsUpRuntime(a.claim) {
-		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = m.request
+	if b.marks.request != "" && claims.SetsUpRuntime(a.claim) {
+		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = b.marks.request
 	}
 	a.setupIs(sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
-	if atOnce && claims.Mounts(a.Claim) && a.Setups.Mounting != "" {
+	isReady := b.candidate != nil && !b.waits // so it can begin as soon as this is written
+	if isReady && claims.Mounts(a.Claim) && a.Setups.Mounting != "" {
 		sb.Annotations[v1alpha1.AnnotationMounting] = a.Setups.Mounting
 	}
-	return true, nil
+	b.waits = true
 }
 
 // setupIs sets the conditions of a sandbox that tell of its setup.
