@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,12 +86,14 @@ type Allocator struct {
 	options   Options
 	planner   *planner
 	committer *committer
-	worker    *worker
-	edits     *edits
-	healer    *healer
-	stock     *stock
-	feeds     *Feeds
-	lag       *lag
+	// reconciler does what is left to do in the background: finisher, metadata and rebinder.
+	reconciler *reconciler
+	finisher   *finisher
+	metadata   *metadataSyncer
+	rebinder   *rebinder
+	stock      *stock
+	feeds      *Feeds
+	lag        *lag
 	// waiting is how many create calls wait.
 	waiting atomic.Int64
 }
@@ -112,16 +113,16 @@ func New(o Options) *Allocator {
 		o.LabelDomains = []string{validation.DefaultLabelDomain}
 	}
 	registerMetrics()
-	a := &Allocator{options: o, lag: &lag{clock: o.Clock}}
+	a := &Allocator{options: o, lag: &lag{clock: o.Clock}, reconciler: newReconciler(o.Clock)}
 	store := observedStore{o.Store, o.Clock}
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = &stock{
 		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), reads: newSharedReads(), timeout: o.ResolveTimeout,
 		setChanged: func(change setChange) { a.feeds.setChanged(change) },
-		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.worker.confirm(ctx, sources) },
+		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.finisher.confirm(ctx, sources) },
 	}
-	late := newLateLookup(store, o.Clock, func(f func(context.Context)) bool { return a.worker.background(f) })
+	late := newLateLookup(store, o.Clock, func(f func(context.Context)) bool { return a.reconciler.background(f) })
 	a.planner = &planner{
 		templates: &templates{
 			cache: podtemplate.NewCache(), sizes: newSizes(), revisions: newSetRevisions(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
@@ -133,10 +134,11 @@ func New(o Options) *Allocator {
 		store: store, clock: o.Clock, queue: lines, sets: &a.stock.sets, lag: a.lag, throttles: newThrottles(),
 		commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
-	a.worker = newWorker(a.planner, a.committer, o.SyncWindow, o.SetUp)
-	a.edits = newEdits(o.Clock, a.worker.passer, &a.worker.prefers)
-	a.healer = newHealer(o.Clock, a.worker.passer, &a.worker.prefers)
-	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, edits: a.edits, healer: a.healer, lag: a.lag}
+	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
+	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.passer)
+	a.rebinder = newRebinder(a.reconciler, a.finisher.passer)
+	a.reconciler.subreconcilers = []subreconciler{a.finisher, a.rebinder, a.metadata}
+	a.feeds = &Feeds{stock: a.stock, known: a.finisher.known, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
 	return a
 }
 
@@ -145,11 +147,7 @@ func New(o Options) *Allocator {
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
 	defer live.add(a)()
-	var others sync.WaitGroup
-	others.Go(func() { a.edits.run(ctx) })
-	others.Go(func() { a.healer.run(ctx) })
-	a.worker.run(ctx)
-	others.Wait()
+	a.reconciler.run(ctx, a.finisher.tick)
 }
 
 // Feeds returns what the watches are to tell of.
@@ -161,11 +159,11 @@ func (a *Allocator) Feeds() *Feeds { return a.feeds }
 func (a *Allocator) PeersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.index.Prefer(prefers)
-	a.worker.prefers.Store(&prefers)
-	a.worker.peers.Store(&peers{self: self, servers: servers})
-	a.worker.known.wake()
-	a.edits.wake()
-	a.healer.wake()
+	a.reconciler.prefers.Store(&prefers)
+	a.finisher.peers.Store(&peers{self: self, servers: servers})
+	a.finisher.known.wake()
+	a.metadata.wake()
+	a.rebinder.wake()
 }
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that
@@ -194,7 +192,7 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
-	known := a.worker.known
+	known := a.finisher.known
 	u := known.open(ctx, claim, now)
 	stored, waits, err := a.first(ctx, u, claim, now)
 	if err != nil || !claims.Unfinished(stored) {
@@ -204,9 +202,9 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 		}
 		return stored, a.refusal(ctx, claim, err)
 	}
-	a.worker.setUpRuntimes(u)
+	a.finisher.setUpRuntimes(u)
 	known.begin(u, claim.UID)
-	if waits && a.worker.isRunning() {
+	if waits && a.reconciler.isRunning() {
 		a.await(ctx, u)
 	}
 	a.warn(ctx, claim, u)
@@ -240,7 +238,7 @@ func warnOfHeldBack(ctx context.Context, fields []string) {
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
 	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
-	t.state.Setups, _ = a.worker.setupsOf(u, nil)
+	t.state.Setups, _ = a.finisher.setupsOf(u, nil)
 	detached := false
 	for {
 		if err := ctx.Err(); err != nil {

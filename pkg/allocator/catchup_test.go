@@ -27,7 +27,7 @@ func TestNewsBeforeCreateIsBack(t *testing.T) {
 	}()
 	defer func() { <-stopped }()
 	defer stop()
-	for !d.worker.isRunning() {
+	for !d.reconciler.isRunning() {
 		time.Sleep(time.Millisecond)
 	}
 	revision := 20
@@ -61,7 +61,7 @@ func TestNewsBeforeCreateIsBack(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("never completes")
 	}
-	if d.worker.known.of("claim-uid") != nil {
+	if d.finisher.known.of("claim-uid") != nil {
 		t.Error("goes on")
 	}
 }

@@ -61,9 +61,9 @@ func looksOfEvents(t *testing.T, others int) map[string]int64 {
 		meta.SetName("set")
 		meta.SetUID("set")
 		meta.SetResourceVersion("20")
-		from := d.worker.known.namespaces.looks.Load()
+		from := d.finisher.known.namespaces.looks.Load()
 		method.Func.Call([]reflect.Value{reflect.ValueOf(d.Feeds()), object})
-		looks[method.Name] = d.worker.known.namespaces.looks.Load() - from
+		looks[method.Name] = d.finisher.known.namespaces.looks.Load() - from
 	}
 	return looks
 }
@@ -84,7 +84,7 @@ func TestEventsLookAtOneNamespace(t *testing.T) {
 // and that nothing is left of those that are not.
 func TestClaimsByNamespace(t *testing.T) {
 	d := newDesk(t)
-	known := d.worker.known
+	known := d.finisher.known
 	for i := range 6 {
 		d.Feeds().ClaimChanged(claimAt(types.UID(fmt.Sprint(i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = fmt.Sprint("ns-", i%2) }))
 	}
@@ -116,7 +116,7 @@ func TestClaimsByNamespace(t *testing.T) {
 // shard they are.
 func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	d := newDesk(t)
-	known := d.worker.known
+	known := d.finisher.known
 	busy, others := known.namespaces.lock("busy"), map[*claimsShard]string{}
 	var waits sync.WaitGroup
 	defer waits.Wait()
@@ -185,10 +185,10 @@ func TestClaimMetrics(t *testing.T) {
 	}
 	d.begin = func() Txn { return &slip{commit: func(s *slip) error { s.at(20); return nil }} }
 	d.Feeds().ClaimChanged(d.stored(warm(3)))
-	u := d.worker.known.of("claim-uid")
+	u := d.finisher.known.of("claim-uid")
 	turn := func() {
 		t.Helper()
-		if _, err := d.worker.turn(t.Context(), "claim-uid", u); err != nil {
+		if _, err := d.finisher.turn(t.Context(), "claim-uid", u); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestClaimMetrics(t *testing.T) {
 	d.prefers(prefersNone)
 	turn()
 	expect("another server works on it", 0, 0)
-	d.clock.Step(handOverAfter + d.worker.syncWindow)
+	d.clock.Step(handOverAfter + d.finisher.syncWindow)
 	d.prefers(prefersAll)
 	turn()
 	expect("this one does", 1, 3)
@@ -209,10 +209,10 @@ func TestClaimMetrics(t *testing.T) {
 	turn()
 	expect("it is gone", 0, 0)
 	claim := claimNamed("new")
-	opened := d.worker.known.open(t.Context(), claim, d.clock.Now())
-	if got := d.worker.known.mine.Load(); got != 1 {
+	opened := d.finisher.known.open(t.Context(), claim, d.clock.Now())
+	if got := d.finisher.known.mine.Load(); got != 1 {
 		t.Errorf("while one is created, this server works at %d", got)
 	}
-	d.worker.known.forget(opened, "new")
+	d.finisher.known.forget(opened, "new")
 	expect("it was refused", 0, 0)
 }

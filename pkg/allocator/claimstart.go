@@ -52,7 +52,7 @@ func (u *unfinished) start() time.Time {
 
 // creatorWorksUntil is the time until which the server that created a claim works on it; after
 // that the server that all agree on does. It is zero for a claim that was reopened.
-func (w *worker) creatorWorksUntil(u *unfinished) time.Time {
+func (w *finisher) creatorWorksUntil(u *unfinished) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
 		if plan.WasReopened(claim) {

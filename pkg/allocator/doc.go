@@ -10,7 +10,7 @@
 // transaction. commit.go writes that, and finds out what became of it if etcd does not
 // answer.
 //
-// What one transaction could not finish goes on in turns of the worker (worker.go): as
+// What one transaction could not finish goes on in turns of the finisher (finish.go): as
 // long as the create waits and after that, until the claim's timeout, also after a
 // restart, also on another server. unfinished.go has what is known of such claims, and
 // feeds.go takes in the watches that begin their turns.

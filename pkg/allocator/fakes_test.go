@@ -207,7 +207,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 	}
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second, MaxFresh: 10000, MaxFreshBytes: 1 << 30})
-	t.Cleanup(a.worker.known.turns.ShutDown)
+	t.Cleanup(a.finisher.known.turns.ShutDown)
 	a.Feeds().SetListed(sets, 9)
 	return &desk{t, store, a, clock}
 }
@@ -258,7 +258,7 @@ func (d *desk) newTurn(change func(*v1alpha1.SandboxClaim)) *turn {
 func (d *desk) nextTurn(change func(*v1alpha1.SandboxClaim)) *turn {
 	claim := d.stored(change)
 	d.Feeds().ClaimChanged(claim)
-	u := d.worker.known.of(claim.UID)
+	u := d.finisher.known.of(claim.UID)
 	return &turn{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
 }
 
@@ -306,13 +306,13 @@ func (d *desk) planned(t *turn) *plan.Plan {
 
 // looksAgain is after what time a claim looks again without news.
 func (d *desk) looksAgain(t *turn, p *plan.Plan) time.Duration {
-	return d.worker.until(&unfinished{created: t.state.Start}, t, p, 0)
+	return d.finisher.until(&unfinished{created: t.state.Start}, t, p, 0)
 }
 
 // woken are the claims of which turns are due, which are no longer.
 func (d *desk) woken() []types.UID {
 	var all []types.UID
-	turns := d.worker.known.turns
+	turns := d.finisher.known.turns
 	for turns.Len() > 0 {
 		uid, _ := turns.Get()
 		turns.Done(uid)

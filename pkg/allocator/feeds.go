@@ -21,10 +21,10 @@ import (
 type Feeds struct {
 	stock *stock
 	known *unfinishedClaims
-	edits *edits
-	// healer opens claims again that have lost their sandbox.
-	healer *healer
-	lag    *lag
+	// metadata syncs changed metadata of claims, and rebinder reopens claims that have lost their sandbox.
+	metadata *metadataSyncer
+	rebinder *rebinder
+	lag      *lag
 }
 
 // ClaimsListed takes in all claims, when the server starts or its watch broke.
@@ -33,7 +33,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	for _, claim := range all {
 		listed[claim.UID] = true
 		f.observeClaim(claim, false)
-		f.healer.listed(claim)
+		f.rebinder.listed(claim)
 	}
 	for uid, u := range f.known.namespaces.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
@@ -41,7 +41,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 			f.known.turns.Add(uid)
 		}
 	}
-	f.edits.listed(listed, resourceVersion)
+	f.metadata.listed(listed, resourceVersion)
 }
 
 // ClaimChanged takes in a claim that was created or changed.
@@ -62,8 +62,8 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	case isNews && u != nil:
 		f.known.turns.Add(claim.UID)
 	}
-	f.edits.observeClaim(claim)
-	f.healer.observeClaim(claim)
+	f.metadata.observeClaim(claim)
+	f.rebinder.observeClaim(claim)
 }
 
 // ClaimDeleted takes in that a claim is gone.
@@ -72,7 +72,7 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 		u.claimIsGone()
 		f.known.turns.Add(claim.UID)
 	}
-	f.edits.claimIsGone(claim.UID)
+	f.metadata.claimIsGone(claim.UID)
 }
 
 // SandboxListed takes in all sandboxes.
@@ -93,7 +93,7 @@ const perHeld = 50 * time.Microsecond
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxChanged(sb)
 	f.lag.hears(version(sb))
-	f.healer.sandboxIs(sb)
+	f.rebinder.sandboxIs(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		if news, held := u.sandboxIs(sb); news {
 			f.known.turns.AddAfter(uid, time.Duration(held/10)*10*perHeld)
@@ -105,7 +105,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxDeleted(sb)
 	f.lag.hears(version(sb))
-	f.healer.sandboxIsGone(sb)
+	f.rebinder.sandboxIsGone(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		u.sandboxIsGone(sb)
 		f.known.turns.Add(uid)

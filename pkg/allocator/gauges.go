@@ -118,7 +118,7 @@ func (c *collector) read() reading {
 
 func (a *Allocator) readInto(total *reading) {
 	total.behind = max(total.behind, a.lag.behind())
-	total.unfinished += int(a.worker.known.mine.Load())
+	total.unfinished += int(a.finisher.known.mine.Load())
 	depths, sets := a.stock.index.Depths(), a.stock.sets.replicas()
 	demands := a.stock.queue.Demands()
 	for p, replicas := range sets {

@@ -142,7 +142,7 @@ func TestPatienceWithTheCluster(t *testing.T) {
 // TestQuestionsEndWithTheServer: what runs in the background is waited for.
 func TestQuestionsEndWithTheServer(t *testing.T) {
 	a := New(Options{Store: &shelf{}})
-	if a.worker.background(func(context.Context) {}) {
+	if a.reconciler.background(func(context.Context) {}) {
 		t.Error("in the background of what does not run")
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ func TestQuestionsEndWithTheServer(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // for whoever does not wait to be early
 		ended = true
 	}
-	for !a.worker.background(question) {
+	for !a.reconciler.background(question) {
 		time.Sleep(time.Millisecond)
 	}
 	stop()

@@ -62,7 +62,7 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 	}
 	d := newDesk(t, at("one", 5))
 	next := d.nextTurn(nil) // its template is missing
-	d.worker.known.of(next.state.Claim.UID).planned(&next.state, d.planned(next))
+	d.finisher.known.of(next.state.Claim.UID).planned(&next.state, d.planned(next))
 	d.woken()
 	d.Feeds().SetChanged(at("one", 6))
 	if got := d.woken(); len(got) > 0 {

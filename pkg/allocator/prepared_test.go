@@ -142,15 +142,15 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	r.prefers(prefersNone)
 	claim := r.asks(withMounts)
 	claim.CreationTimestamp.Time = r.clock.Now().Add(-time.Hour)
-	u := r.worker.known.newUnfinished(claim)
+	u := r.finisher.known.newUnfinished(claim)
 	u.claim = claim
 	sb := starting(1)
 	u.held[sb.Name] = sb
-	if r.worker.isMine(claim.UID, u) {
+	if r.finisher.isMine(claim.UID, u) {
 		t.Error("the claim of another server is this one's")
 	}
-	sb.Annotations[v1alpha1.AnnotationMounting] = r.worker.peers.Load().mark(u.work.setups)
-	if !r.worker.isMine(claim.UID, u) {
+	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.peers.Load().mark(u.work.setups)
+	if !r.finisher.isMine(claim.UID, u) {
 		t.Error("nobody goes on with what this server has marked")
 	}
 }
@@ -183,7 +183,7 @@ func TestEndThatDoesNotFit(t *testing.T) {
 	first.CreationTimestamp.Time = r.clock.Now()
 	r.runs()
 	r.Feeds().ClaimChanged(first)
-	r.stepUntil(10*time.Millisecond, func() bool { return r.worker.known.of(first.UID) == nil })
+	r.stepUntil(10*time.Millisecond, func() bool { return r.finisher.known.of(first.UID) == nil })
 	if end := r.last().claim; end == nil || end.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		t.Errorf("it ends as %+v", end)
 	}

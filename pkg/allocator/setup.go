@@ -244,7 +244,7 @@ func setupError(err error) *claims.SetupError {
 
 // setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
 // and why none of them can be set up; nil if that is not known.
-func (w *worker) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
+func (w *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
 	u.work.setups.keep(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
@@ -256,7 +256,7 @@ func (w *worker) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups,
 
 // setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
 // due. It is called when what was planned is written, and makes no transaction wait.
-func (w *worker) setUpRuntimes(u *unfinished) {
+func (w *finisher) setUpRuntimes(u *unfinished) {
 	seen := u.look()
 	if len(seen.held) == 0 {
 		u.work.setups.keep(nil)
@@ -270,7 +270,7 @@ func (w *worker) setUpRuntimes(u *unfinished) {
 
 // callRuntimes begins the calls of a claim, as many as may be at a time. The end of one
 // begins the next, and news of share do.
-func (w *worker) callRuntimes(u *unfinished) {
+func (w *finisher) callRuntimes(u *unfinished) {
 	s := u.work.setups
 	for call := s.take(); call != nil; call = s.take() {
 		namespace, uid := call.claim.Namespace, call.claim.UID
@@ -278,7 +278,7 @@ func (w *worker) callRuntimes(u *unfinished) {
 			s.putBack(call)
 			return
 		}
-		if !w.background(func(ctx context.Context) { w.callRuntime(ctx, u, call) }) {
+		if !w.reconciler.background(func(ctx context.Context) { w.callRuntime(ctx, u, call) }) {
 			s.putBack(call)
 			w.setupShare.end(namespace)
 			return
@@ -287,7 +287,7 @@ func (w *worker) callRuntimes(u *unfinished) {
 }
 
 // callRuntime sets up one runtime.
-func (w *worker) callRuntime(ctx context.Context, u *unfinished, call *setupCall) {
+func (w *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCall) {
 	s, begin := u.work.setups, w.committer.clock.Now()
 	var err error
 	if within := s.begin(ctx, call, begin); within != nil {

@@ -48,7 +48,7 @@ func newRuntimes(t *testing.T, stock int, setUp func(ctx context.Context, sb *v1
 	set := setOf("pool", "", hasRuntime)
 	r := &runtimes{desk: newDesk(t, set), set: set, setUp: setUp, revision: 20}
 	r.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
-	r.worker.setUp = func(ctx context.Context, _ *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
+	r.finisher.setUp = func(ctx context.Context, _ *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
 		r.calls.Add(1)
 		return r.setUp(ctx, sb)
 	}
@@ -94,7 +94,7 @@ func (r *runtimes) runs() *runtimes {
 		defer close(stopped)
 		r.Allocator.Run(ctx)
 	}()
-	for !r.worker.isRunning() {
+	for !r.reconciler.isRunning() {
 		time.Sleep(time.Millisecond)
 	}
 	r.stop = sync.OnceFunc(func() { cancel(); <-stopped })
@@ -266,7 +266,7 @@ func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 // TestNoClientOfRuntimes: a server that cannot set up runtimes says so, and counts nothing.
 func TestNoClientOfRuntimes(t *testing.T) {
 	r := newRuntimes(t, 3, succeeds).runs()
-	r.worker.setUp = noSetUp
+	r.finisher.setUp = noSetUp
 	claim := r.creates(ofReplicas(2))
 	checkEnd(t, claim, v1alpha1.ReasonRuntimeInitFailed, 0)
 	if r.left("pool") != 1 {
@@ -463,7 +463,7 @@ func TestCallsEnd(t *testing.T) {
 		"claimTimeout":     {short, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"waitReadyTimeout": {impatient, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"deletion": {short, func(r *runtimes, claim *v1alpha1.SandboxClaim) {
-			r.held = r.worker.known.of(claim.UID).look().held
+			r.held = r.finisher.known.of(claim.UID).look().held
 			r.Feeds().ClaimDeleted(claim)
 		}, "", 0},
 	}
@@ -524,8 +524,8 @@ func TestWhoHasCallsGoesOn(t *testing.T) {
 	r.creates()
 	r.stepUntil(0, func() bool { return r.calls.Load() == 1 })
 	r.clock.Step(27 * time.Second)
-	u := r.worker.known.of("claim-uid")
-	if !r.worker.isMine("claim-uid", u) {
+	u := r.finisher.known.of("claim-uid")
+	if !r.finisher.isMine("claim-uid", u) {
 		t.Error("hands the claim over")
 	}
 	close(slow)
@@ -551,7 +551,7 @@ func TestSetUpAgain(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntimes(t, 1, succeeds)
-			r.worker.peers.Store(&peers{"other", []string{"other"}})
+			r.finisher.peers.Store(&peers{"other", []string{"other"}})
 			first := r.creates(withMounts)
 			bound := r.last().sandboxes[0]
 			bound.ResourceVersion = "21"
@@ -569,7 +569,7 @@ func TestSetUpAgain(t *testing.T) {
 			r.runs()
 			r.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{first}, 25)
 			happened := func() bool {
-				seen := r.worker.known.of(first.UID)
+				seen := r.finisher.known.of(first.UID)
 				return seen == nil || len(r.transactions()) > 0 || seen.look().complete
 			}
 			r.stepUntil(0, happened)
@@ -612,7 +612,7 @@ func TestSetupsAreShared(t *testing.T) {
 		<-end
 		return nil
 	})
-	r.worker.setupShare = newWorkShare(16, r.worker.setupShare.add)
+	r.finisher.setupShare = newWorkShare(16, r.finisher.setupShare.add)
 	r.runs()
 	r.options.MaxWaitingCreates = 0
 	var uids []types.UID
@@ -624,13 +624,13 @@ func TestSetupsAreShared(t *testing.T) {
 	r.stepUntil(0, func() bool { return count(0) == 8 })
 	close(end)
 	r.stepUntil(100*time.Millisecond, func() bool {
-		return !slices.ContainsFunc(uids, func(uid types.UID) bool { return r.worker.known.of(uid) != nil })
+		return !slices.ContainsFunc(uids, func(uid types.UID) bool { return r.finisher.known.of(uid) != nil })
 	})
 	if most != 8 || r.calls.Load() != n {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())
 	}
 	// A turn ends a moment after its result is there.
-	s := r.worker.setupShare
+	s := r.finisher.setupShare
 	r.stepUntil(0, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -28,7 +28,7 @@ func TestSandboxesThatOnlyNameAClaim(t *testing.T) {
 			trap := heldAt("u", "trap", 6)
 			change(trap)
 			d.Feeds().SandboxChanged(trap)
-			u := d.worker.known.of("u")
+			u := d.finisher.known.of("u")
 			u.listed(u.look(), append(d.shelf.held, trap))
 			if held := u.look().held; len(held) != 0 {
 				t.Errorf("the claim holds %s", held[0].Name)

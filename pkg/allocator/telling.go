@@ -64,7 +64,7 @@ func (t *tellings) allow(namespace string, now time.Time) bool {
 // Ahead returns how many claims of the namespace have their turn before a claim that waits for
 // pools, up to MaxAhead, as far as this server knows. ok is false if the claim does not wait for pools.
 func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
-	u := a.worker.known.of(claim.UID)
+	u := a.finisher.known.of(claim.UID)
 	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
 		return 0, false
 	}

@@ -27,11 +27,11 @@ func TestThrottledClaim(t *testing.T) {
 			return nil
 		}}
 	}
-	d.worker.next(t.Context())
-	if u := d.worker.known.of(claim.UID); len(u.work.taken) != 0 || d.left("a") != 1 {
+	d.reconciler.next(t.Context())
+	if u := d.finisher.known.of(claim.UID); len(u.work.taken) != 0 || d.left("a") != 1 {
 		t.Errorf("holds %d, left %d", len(u.work.taken), d.left("a"))
 	}
-	if n := d.worker.known.turns.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
+	if n := d.finisher.known.turns.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
 		t.Errorf("%d retries with backoff, transactions that may be throttled: %v", n, throttleable)
 	}
 	d.woken() // by the sandboxes that were returned
@@ -39,8 +39,8 @@ func TestThrottledClaim(t *testing.T) {
 
 	throttleable = nil
 	d.clock.Step(v1alpha1.DefaultClaimTimeout)
-	d.worker.known.turns.Add(claim.UID)
-	d.worker.next(t.Context())
+	d.finisher.known.turns.Add(claim.UID)
+	d.reconciler.next(t.Context())
 	if !slices.Equal(throttleable, []bool{false}) {
 		t.Errorf("transactions that may be throttled when the claim ends: %v", throttleable)
 	}
@@ -69,7 +69,7 @@ func TestThrottledMetadataHoldsUpNothing(t *testing.T) {
 			return nil
 		}}
 	}
-	d.worker.next(t.Context())
+	d.reconciler.next(t.Context())
 	if rejected != 1 || len(written) != 1 || written[0].Status.ClaimedReplicas != 1 || written[0].Status.ObservedGeneration != before.Generation {
 		t.Fatalf("%d rejected, wrote %+v", rejected, written)
 	}

@@ -44,8 +44,8 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 		}))
 	}
 	work := func() {
-		for d.worker.known.turns.Len() > 0 {
-			d.worker.next(t.Context())
+		for d.finisher.known.turns.Len() > 0 {
+			d.reconciler.next(t.Context())
 		}
 	}
 	for i := range n {
@@ -58,7 +58,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 	for range 6 { // woken by news
 		for i := range n {
-			d.worker.known.turns.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
+			d.finisher.known.turns.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
 		}
 		work()
 		d.clock.Step(time.Second)
@@ -68,7 +68,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 	d.clock.Step(retryAfter)
 	for i := range n {
-		d.worker.known.turns.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
+		d.finisher.known.turns.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
 	}
 	work()
 	if tried["eve"] != 2 {
@@ -95,11 +95,11 @@ func TestThrottledClaimEndsInTime(t *testing.T) {
 			return nil
 		}}
 	}
-	d.worker.next(t.Context())
+	d.reconciler.next(t.Context())
 	start := d.clock.Now()
 	d.stepUntil(time.Second, func() bool {
-		for d.worker.known.turns.Len() > 0 {
-			d.worker.next(t.Context())
+		for d.finisher.known.turns.Len() > 0 {
+			d.reconciler.next(t.Context())
 		}
 		return ended
 	})

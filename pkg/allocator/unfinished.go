@@ -316,19 +316,11 @@ type unfinishedClaims struct {
 	byName map[types.NamespacedName][]types.UID
 }
 
-func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
+func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, turns workqueue.TypedRateLimitingInterface[types.UID]) *unfinishedClaims {
 	return &unfinishedClaims{
 		queue: q, clock: c, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
-		turns: newTurns(c, "unfinished_claims"), namespaces: newClaimsByNamespace(),
+		turns: turns, namespaces: newClaimsByNamespace(),
 	}
-}
-
-// newTurns returns a queue of claims that are due for a turn, by their UIDs. After errors a
-// turn is tried again, at growing intervals.
-func newTurns(c clock.WithTicker, name string) workqueue.TypedRateLimitingInterface[types.UID] {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
-		workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: name})
 }
 
 // open adds a claim that this server is about to create, so that no news of it are

@@ -27,7 +27,9 @@ func claimAt(uid types.UID, revision int, changes ...func(*v1alpha1.SandboxClaim
 	return claim
 }
 
-func completed(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
+func completed(c *v1alpha1.SandboxClaim) {
+	c.Status.Phase, c.Status.ObservedGeneration = v1alpha1.SandboxClaimPhaseCompleted, c.Generation
+}
 
 // heldAt is a sandbox that names a claim as its owner, as it was stored at a
 // resourceVersion.
@@ -127,7 +129,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := newDesk(t).worker.known.newUnfinished(claimNamed("u"))
+			u := newDesk(t).finisher.known.newUnfinished(claimNamed("u"))
 			tc.happens(u)
 			seen := u.look()
 			var held []string
@@ -149,7 +151,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 // are being created.
 func TestClaimsListed(t *testing.T) {
 	d := newDesk(t)
-	known := d.worker.known
+	known := d.finisher.known
 	for _, claim := range []*v1alpha1.SandboxClaim{claimAt("gone", 5), claimAt("there", 5), claimAt("newer", 12)} {
 		d.Feeds().ClaimChanged(claim)
 	}
@@ -193,7 +195,7 @@ func TestPlaceOfAClaim(t *testing.T) {
 	created.CreationTimestamp = metav1.NewTime(time.Now())
 	stored := created.DeepCopy()
 	stored.CreationTimestamp = created.CreationTimestamp.Rfc3339Copy()
-	here, there := newDesk(t).worker.known, newDesk(t).worker.known
+	here, there := newDesk(t).finisher.known, newDesk(t).finisher.known
 	opened := here.open(t.Context(), created, time.Now().Add(2*time.Second)).waiter.Place
 	there.adopt(stored)
 	adopted := there.of("u").waiter.Place
@@ -228,19 +230,19 @@ func TestNewsOfAClaim(t *testing.T) {
 	expect("the same again, and sandboxes of others")
 	feeds.SandboxDeleted(heldAt("u", "a", 9))
 	expect("a sandbox that is gone", "u")
-	if seen := d.worker.known.of("u").look(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
+	if seen := d.finisher.known.of("u").look(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
 		t.Errorf("holds %+v", seen.held)
 	}
-	d.worker.known.of("u").wrote(d.worker.known.of("u").look(), claimAt("u", 10), nil)
+	d.finisher.known.of("u").wrote(d.finisher.known.of("u").look(), claimAt("u", 10), nil)
 	feeds.SandboxListed(nil, 11)
 	expect("a new picture", "u")
-	if d.worker.known.of("u").look().complete {
+	if d.finisher.known.of("u").look().complete {
 		t.Error("nothing is read after a new picture")
 	}
 	feeds.ClaimDeleted(claimAt("another", 12))
 	feeds.ClaimDeleted(claimAt("u", 12))
 	expect("it is gone", "u")
-	if !d.worker.known.of("u").look().deleted {
+	if !d.finisher.known.of("u").look().deleted {
 		t.Error("it is not taken for gone")
 	}
 }
@@ -344,7 +346,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 // TestWhatMayHelp a claim that waits: a set that may serve it, or did, and anything if
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
-	u := newDesk(t).worker.known.newUnfinished(claimNamed("u"))
+	u := newDesk(t).finisher.known.newUnfinished(claimNamed("u"))
 	if u.mayBeHelped(setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}

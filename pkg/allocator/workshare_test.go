@@ -134,14 +134,10 @@ func TestDeletedClaimPassesTurnOn(t *testing.T) {
 	d := newDesk(t)
 	for name, of := range map[string]struct {
 		share **workShare
-		add   func(types.UID)
-		len   func() int
-		next  func()
 	}{
-		"worker":         {&d.worker.share, d.worker.known.turns.Add, d.worker.known.turns.Len, func() { d.worker.next(t.Context()) }},
-		"setups":         {&d.worker.setupShare, d.worker.known.turns.Add, d.worker.known.turns.Len, func() { d.worker.next(t.Context()) }},
-		"edits":          {&d.edits.share, d.edits.turns.Add, d.edits.turns.Len, func() { d.edits.next(t.Context()) }},
-		"lost sandboxes": {&d.healer.share, d.healer.turns.Add, d.healer.turns.Len, func() { d.healer.next(t.Context()) }},
+		"claims":   {&d.reconciler.share},
+		"setups":   {&d.finisher.setupShare},
+		"metadata": {&d.metadata.share},
 	} {
 		t.Run(name, func(t *testing.T) {
 			add := (*of.share).add
@@ -159,11 +155,11 @@ func TestDeletedClaimPassesTurnOn(t *testing.T) {
 			}
 			s.end("b")
 			s.end("c")
-			if of.len() == 0 {
+			if d.reconciler.queue.Len() == 0 {
 				t.Fatal("none is woken")
 			}
-			for of.len() > 0 {
-				of.next()
+			for d.reconciler.queue.Len() > 0 {
+				d.reconciler.next(t.Context())
 			}
 			if left := s.shares["a"].putOff; len(left) > 0 {
 				t.Errorf("%v still wait, and %d of %d workers are idle", left, s.workers-s.busy, s.workers)

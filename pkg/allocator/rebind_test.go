@@ -27,7 +27,6 @@ type healing struct {
 
 func newHealing(t *testing.T) *healing {
 	h := &healing{desk: newDesk(t)}
-	t.Cleanup(h.healer.turns.ShutDown)
 	h.claim = h.stored(ofWarmPool("a"))
 	h.claim.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
 	h.claim.Status.Sandboxes, h.claim.Status.ClaimedReplicas = []v1alpha1.ClaimedSandbox{{Name: "box", UID: "box-uid"}}, 1
@@ -51,13 +50,13 @@ func newHealing(t *testing.T) *healing {
 
 // turnsDue does the turns that are due.
 func (h *healing) turnsDue() {
-	for h.healer.turns.Len() > 0 {
-		h.healer.next(h.Context())
+	for h.reconciler.queue.Len() > 0 {
+		h.reconciler.next(h.Context())
 	}
 }
 
 func (h *healing) known() bool {
-	_, known := h.healer.at(h.claim.UID)
+	_, known := h.rebinder.at(h.claim.UID)
 	return known
 }
 
@@ -160,7 +159,7 @@ func TestHealerGoesOn(t *testing.T) {
 // othersWork makes the claim the work of another server.
 func (h *healing) othersWork() {
 	none := func(string, string) bool { return false }
-	h.worker.prefers.Store(&none)
+	h.reconciler.prefers.Store(&none)
 }
 
 // openedBefore is how long ago the claim, which is old, was opened again.
@@ -172,14 +171,14 @@ func (h *healing) openedBefore(ago time.Duration) {
 // TestHealerKeepsNews: what is told of a claim while it is looked at is looked at next.
 func TestHealerKeepsNews(t *testing.T) {
 	h := newHealing(t)
-	h.healer.sandboxIsGone(h.box)
-	before, _ := h.healer.at(h.claim.UID)
-	h.healer.sandboxIsGone(h.box)
-	if h.healer.forget(h.claim.UID, before); !h.known() {
+	h.rebinder.sandboxIsGone(h.box)
+	before, _ := h.rebinder.at(h.claim.UID)
+	h.rebinder.sandboxIsGone(h.box)
+	if h.rebinder.forget(h.claim.UID, before); !h.known() {
 		t.Error("what was told last is forgotten")
 	}
-	now, _ := h.healer.at(h.claim.UID)
-	if h.healer.forget(h.claim.UID, now); h.known() {
+	now, _ := h.rebinder.at(h.claim.UID)
+	if h.rebinder.forget(h.claim.UID, now); h.known() {
 		t.Error("it is not forgotten when there is no news")
 	}
 }
@@ -193,15 +192,15 @@ func TestClaimIsOpenedAgainWhileItIsForgotten(t *testing.T) {
 	for phase, stays := range map[v1alpha1.SandboxClaimPhase]bool{v1alpha1.SandboxClaimPhaseClaiming: true, v1alpha1.SandboxClaimPhaseCompleted: false} {
 		claim := next.state.Claim.DeepCopy()
 		claim.Status.Phase, claim.ResourceVersion = phase, "99"
-		d.worker.known.adopt(claim)
-		u := d.worker.known.of(uid)
+		d.finisher.known.adopt(claim)
+		u := d.finisher.known.of(uid)
 		u.setClaim(claim)
-		d.worker.known.forget(u, uid)
-		if now := d.worker.known.of(uid); (now != nil) != stays {
+		d.finisher.known.forget(u, uid)
+		if now := d.finisher.known.of(uid); (now != nil) != stays {
 			t.Errorf("%s: is it known: %t", phase, now != nil)
 		} else if now != nil {
 			now.setClaim(ended(claim))
-			d.worker.known.forget(now, uid)
+			d.finisher.known.forget(now, uid)
 		}
 	}
 }

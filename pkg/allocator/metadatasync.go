@@ -6,39 +6,31 @@ package allocator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// editWorkers is how many claims a server brings changed metadata of to sandboxes at the
-// same time. They are not the workers that bind, and one namespace has as many of them as
-// it leaves free, so that who changes claims without end keeps no other from sandboxes.
-const editWorkers = 16
+// metadataSyncsAtOnce is how many claims a server brings changed metadata of to sandboxes at the same
+// time. A namespace has as many of them as it leaves free.
+const metadataSyncsAtOnce = 16
 
-// edits are the claims that are Completed and have been given other metadata since, on
+// metadataSyncer has the claims that are Completed and have been given other metadata since, on
 // every server, and with those that this server works at what it knows of them. A claim
 // that is not changed is not among them, and one leaves when its sandboxes have what it
 // says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.
-type edits struct {
+type metadataSyncer struct {
 	*passer
-	// prefers says which claims are this server's; nil, or a nil function, is all.
-	prefers *atomic.Pointer[func(namespace, name string) bool]
-	turns   workqueue.TypedRateLimitingInterface[types.UID]
-	share   *workShare
+	reconciler *reconciler
+	share      *workShare
 
 	mu    sync.Mutex
 	byUID map[types.UID]*edited
@@ -46,6 +38,8 @@ type edits struct {
 
 // edited is one such claim.
 type edited struct {
+	namespace string
+
 	mu sync.Mutex
 	// claim is the newest that is known, and deleted reports whether it is gone.
 	claim   *v1alpha1.SandboxClaim
@@ -58,44 +52,29 @@ type edited struct {
 	pass *metadataPass
 }
 
-func newEdits(c clock.WithTicker, p *passer, prefers *atomic.Pointer[func(namespace, name string) bool]) *edits {
-	turns := newTurns(c, "edited_claims")
-	return &edits{
-		passer: p, prefers: prefers, turns: turns, byUID: map[types.UID]*edited{},
-		share: newWorkShare(editWorkers, func(uid types.UID) { turns.Add(uid) }),
+func newMetadataSyncer(r *reconciler, p *passer) *metadataSyncer {
+	return &metadataSyncer{
+		passer: p, reconciler: r, byUID: map[types.UID]*edited{},
+		share: newWorkShare(metadataSyncsAtOnce, func(uid types.UID) { r.queue.Add(uid) }),
 	}
-}
-
-// run works until ctx is done, and returns when it has stopped.
-func (e *edits) run(ctx context.Context) {
-	var running sync.WaitGroup
-	for range editWorkers {
-		running.Go(func() {
-			for e.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	e.turns.ShutDown()
-	running.Wait()
 }
 
 // observeClaim takes in the state of a claim.
-func (e *edits) observeClaim(claim *v1alpha1.SandboxClaim) {
+func (e *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
 	e.mu.Lock()
 	defer e.mu.Unlock() // so that it is not forgotten meanwhile
 	known := e.byUID[claim.UID]
 	if known == nil && claims.MetadataBehind(claim) {
-		known = &edited{pass: newMetadataPass()}
+		known = &edited{namespace: claim.Namespace, pass: newMetadataPass()}
 		e.byUID[claim.UID] = known
 	}
 	if known != nil && known.is(claim) {
-		e.turns.Add(claim.UID)
+		e.reconciler.queue.Add(claim.UID)
 	}
 }
 
 // claimIsGone takes in that a claim is gone.
-func (e *edits) claimIsGone(uid types.UID) {
+func (e *metadataSyncer) claimIsGone(uid types.UID) {
 	e.mu.Lock()
 	known := e.byUID[uid]
 	e.mu.Unlock()
@@ -105,11 +84,11 @@ func (e *edits) claimIsGone(uid types.UID) {
 	known.mu.Lock()
 	known.deleted = true
 	known.mu.Unlock()
-	e.turns.Add(uid)
+	e.reconciler.queue.Add(uid)
 }
 
 // listed takes in which claims there are as of a resourceVersion.
-func (e *edits) listed(all map[types.UID]bool, resourceVersion uint64) {
+func (e *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) {
 	for uid, known := range e.all() {
 		if claim := known.latest(); claim != nil && !all[uid] && version(claim) <= resourceVersion {
 			e.claimIsGone(uid)
@@ -118,13 +97,13 @@ func (e *edits) listed(all map[types.UID]bool, resourceVersion uint64) {
 }
 
 // wake begins a turn of every claim.
-func (e *edits) wake() {
+func (e *metadataSyncer) wake() {
 	for uid := range e.all() {
-		e.turns.Add(uid)
+		e.reconciler.queue.Add(uid)
 	}
 }
 
-func (e *edits) all() map[types.UID]*edited {
+func (e *metadataSyncer) all() map[types.UID]*edited {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.byUID)
@@ -151,55 +130,49 @@ func (c *edited) latest() *v1alpha1.SandboxClaim {
 	return c.claim
 }
 
-// next does the next turn. It returns false when there are no more.
-func (e *edits) next(ctx context.Context) bool {
-	uid, shutdown := e.turns.Get()
-	if shutdown {
-		return false
+func (e *metadataSyncer) namespaceOf(uid types.UID) string {
+	if known := e.of(uid); known != nil {
+		return known.namespace
 	}
-	defer e.turns.Done(uid)
+	return ""
+}
+
+// of returns what is known of a claim; nil if it is not among these.
+func (e *metadataSyncer) of(uid types.UID) *edited {
 	e.mu.Lock()
-	known := e.byUID[uid]
-	e.mu.Unlock()
-	if known == nil || ctx.Err() != nil {
+	defer e.mu.Unlock()
+	return e.byUID[uid]
+}
+
+func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	known := e.of(uid)
+	if known == nil {
 		e.share.wake()
-		return true
+		return 0, nil
 	}
 	claim := known.latest()
 	if claim == nil {
 		e.forget(uid)
 		e.share.wake()
-		return true
+		return 0, nil
 	}
 	if !e.share.begin(claim.Namespace, uid) {
-		return true
+		return 0, nil
 	}
 	defer e.share.end(claim.Namespace)
-	again, err := e.turn(ctx, uid, known, claim)
-	switch {
-	case ctx.Err() != nil: // it goes on after a restart, or on another server
-	case throttledFor(err) > 0:
-		e.turns.Forget(uid)
-		e.turns.AddAfter(uid, throttledFor(err))
-	case err != nil:
-		if !errors.Is(err, errClaimMoved) && !errors.Is(err, errAgain) {
-			klog.FromContext(ctx).Error(err, "Bringing changed metadata to sandboxes goes on after an error", "claim", klog.KObj(claim))
-		}
+	again, err = e.turn(ctx, uid, known, claim)
+	if err != nil && throttledFor(err) == 0 {
 		known.held, known.read = nil, false // whatever was written, the store knows
-		e.turns.AddRateLimited(uid)
-	case again > 0:
-		e.turns.Forget(uid)
-		e.turns.AddAfter(uid, again)
 	}
-	return true
+	return again, err
 }
 
 // turn does one step for a claim, and returns after what time to do the next; 0 means when
 // there is news.
-func (e *edits) turn(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
+func (e *metadataSyncer) turn(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
 	now := e.clock.Now()
 	switch {
-	case !e.isMine(uid):
+	case !e.reconciler.isMine(uid):
 		known.held, known.read = nil, false
 		if !claims.MetadataBehind(claim) {
 			e.forget(uid)
@@ -241,7 +214,7 @@ func (e *edits) turn(ctx context.Context, uid types.UID, known *edited, claim *v
 }
 
 // read reads the sandboxes of the claim, if they are not known.
-func (e *edits) read(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+func (e *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
 	if known.read {
 		return nil
 	}
@@ -267,7 +240,7 @@ func (c *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
 }
 
 // observe notes in the claim that its sandboxes have what it says.
-func (e *edits) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+func (e *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
 	next := plan.MetadataBrought(claim, &known.pass.report, known.held, e.clock.Now())
 	txn := e.store.Begin()
 	defer txn.Release()
@@ -283,14 +256,8 @@ func (e *edits) observe(ctx context.Context, known *edited, claim *v1alpha1.Sand
 	return nil
 }
 
-// isMine reports whether this server works on a claim.
-func (e *edits) isMine(uid types.UID) bool {
-	prefers := e.prefers.Load()
-	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
-}
-
 // forget ends the work on a claim, unless there is news of it.
-func (e *edits) forget(uid types.UID) {
+func (e *metadataSyncer) forget(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known := e.byUID[uid]; known != nil {
@@ -298,5 +265,4 @@ func (e *edits) forget(uid types.UID) {
 			delete(e.byUID, uid)
 		}
 	}
-	e.turns.Forget(uid)
 }

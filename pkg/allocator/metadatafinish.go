@@ -14,7 +14,7 @@ import (
 // gets its sandboxes, to those that it has: it is part of a turn, so that it and the
 // binding never meet. It returns what the plan has to know, or that a transaction was
 // written and the turn is over. Claims that are Completed are the business of edits.
-func (w *worker) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+func (w *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
 	claim, pass := seen.claim, u.work.metadata
 	switch {
 	case claim.Status.ObservedGeneration == claim.Generation:

@@ -32,7 +32,6 @@ type editDesk struct {
 
 func newEditDesk(t *testing.T, n int) *editDesk {
 	d := &editDesk{desk: newDesk(t), version: 100}
-	t.Cleanup(d.edits.turns.ShutDown)
 	d.claim = claimOf(func(c *v1alpha1.SandboxClaim) {
 		c.Generation, c.ResourceVersion = 1, "100"
 		c.Status.Phase, c.Status.ObservedGeneration = v1alpha1.SandboxClaimPhaseCompleted, 1
@@ -92,11 +91,11 @@ func (d *editDesk) edit(run string) {
 
 // turn does a turn of the claim, if it is known.
 func (d *editDesk) turn() (time.Duration, error) {
-	known := d.edits.all()[d.claim.UID]
+	known := d.metadata.all()[d.claim.UID]
 	if known == nil {
 		return 0, nil
 	}
-	return d.edits.turn(d.Context(), d.claim.UID, known, known.latest())
+	return d.metadata.turn(d.Context(), d.claim.UID, known, known.latest())
 }
 
 // untilRest does turns until there is none at once, and returns when the next is.
@@ -131,11 +130,11 @@ func (d *editDesk) have(run string) int {
 func TestEditInTransactions(t *testing.T) {
 	d := newEditDesk(t, 300)
 	d.Feeds().ClaimChanged(d.claim)
-	if len(d.edits.all()) != 0 || len(d.worker.known.byUID) != 0 {
+	if len(d.metadata.all()) != 0 || len(d.finisher.known.byUID) != 0 {
 		t.Fatal("a claim without changes is known")
 	}
 	d.edit("2")
-	if len(d.worker.known.byUID) != 0 {
+	if len(d.finisher.known.byUID) != 0 {
 		t.Error("it is taken for one that is not at its end")
 	}
 	d.untilRest()
@@ -179,12 +178,12 @@ func TestEditsAreSpaced(t *testing.T) {
 		t.Errorf("the pauses are %v", pauses)
 	}
 	d.clock.Step(pauses[7])
-	if rest := d.untilRest(); len(d.edits.all()) == 0 || rest != quietTime {
+	if rest := d.untilRest(); len(d.metadata.all()) == 0 || rest != quietTime {
 		t.Errorf("it is forgotten when the pause is over, or seen to after %s", rest)
 	}
 	d.clock.Step(quietTime)
 	d.untilRest()
-	if len(d.edits.all()) != 0 {
+	if len(d.metadata.all()) != 0 {
 		t.Error("it is not forgotten")
 	}
 }
@@ -232,7 +231,7 @@ func TestEditIsTheWorkOfOneServer(t *testing.T) {
 	d := newEditDesk(t, 2)
 	mine := false
 	prefers := func(string, string) bool { return mine }
-	d.worker.prefers.Store(&prefers)
+	d.reconciler.prefers.Store(&prefers)
 	d.edit("2")
 	if again := d.untilRest(); again != 0 || len(d.changed) != 0 || d.read["held"] != 0 {
 		t.Errorf("another's is worked at: %v", d.changed)
@@ -244,7 +243,7 @@ func TestEditIsTheWorkOfOneServer(t *testing.T) {
 	}
 	mine = false
 	d.untilRest()
-	if len(d.edits.all()) != 0 {
+	if len(d.metadata.all()) != 0 {
 		t.Error("one of another server is not forgotten")
 	}
 }
@@ -257,8 +256,8 @@ func TestEditMeetsOtherWrites(t *testing.T) {
 	if _, err := d.turn(); !errors.Is(err, errClaimMoved) {
 		t.Fatalf("got %v", err)
 	}
-	d.edits.all()[d.claim.UID].read = false // as next does
-	d.held = d.held[:1]                     // the other is gone
+	d.metadata.all()[d.claim.UID].read = false // as next does
+	d.held = d.held[:1]                        // the other is gone
 	d.untilRest()
 	if d.have("2") != 1 || d.claim.Status.ObservedGeneration != 2 || d.read["held"] != 2 {
 		t.Errorf("%d have it, read %d times", d.have("2"), d.read["held"])
@@ -287,11 +286,11 @@ func TestEditOfADeletedClaim(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.Feeds().ClaimsListed(nil, 50) // an old list
-	if known := d.edits.all()[d.claim.UID]; known == nil || known.latest() == nil {
+	if known := d.metadata.all()[d.claim.UID]; known == nil || known.latest() == nil {
 		t.Fatal("an old list ends it")
 	}
 	d.Feeds().ClaimsListed(nil, 1000)
-	if !d.edits.next(t.Context()) || len(d.edits.all()) != 0 || len(d.changed) != 0 {
+	if !d.reconciler.next(t.Context()) || len(d.metadata.all()) != 0 || len(d.changed) != 0 {
 		t.Errorf("it goes on: %v", d.changed)
 	}
 }

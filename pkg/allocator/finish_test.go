@@ -24,7 +24,7 @@ import (
 func prefersAll(string, string) bool  { return true }
 func prefersNone(string, string) bool { return false }
 
-func (d *desk) prefers(f func(namespace, name string) bool) { d.worker.prefers.Store(&f) }
+func (d *desk) prefers(f func(namespace, name string) bool) { d.reconciler.prefers.Store(&f) }
 
 // TestWhoseClaim: that of the server that created it, for as long as it may be asked
 // for it, and then of the one that all agree on.
@@ -50,14 +50,14 @@ func TestWhoseClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.prefers(tc.prefers)
-			u := d.worker.known.newUnfinished(claimNamed("u"))
+			u := d.finisher.known.newUnfinished(claimNamed("u"))
 			if tc.created {
-				u = d.worker.known.open(t.Context(), claimNamed("u"), d.clock.Now())
+				u = d.finisher.known.open(t.Context(), claimNamed("u"), d.clock.Now())
 			} else {
-				d.worker.known.put(u, "u")
+				d.finisher.known.put(u, "u")
 			}
 			d.clock.Step(tc.age)
-			if got := d.worker.isMine("u", u); got != tc.want {
+			if got := d.finisher.isMine("u", u); got != tc.want {
 				t.Errorf("is this server's: %t", got)
 			}
 		})
@@ -87,7 +87,7 @@ func TestServersShareClaims(t *testing.T) {
 			uid := types.UID(fmt.Sprint("claim-", i))
 			owners := 0
 			for s, d := range servers[:n] {
-				if d.worker.isMine(uid, &unfinished{}) {
+				if d.finisher.isMine(uid, &unfinished{}) {
 					owners++
 					shares[s]++
 					if was, ok := before[uid]; ok && was < n && was != s {
@@ -114,8 +114,8 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	next := d.holding(set)
 	d.stocks("two", set, pods)
 	d.prefers(prefersNone)
-	u := d.worker.known.of("claim-uid")
-	again, err := d.worker.turn(t.Context(), "claim-uid", u)
+	u := d.finisher.known.of("claim-uid")
+	again, err := d.finisher.turn(t.Context(), "claim-uid", u)
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
 	}
@@ -128,7 +128,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	}
 	d.clock.Step(again)
 	d.prefers(prefersAll)
-	if again, err = d.worker.turn(t.Context(), "claim-uid", u); err != nil || again != 0 || len(written) != 1 || len(written[0].sandboxes) != 2 {
+	if again, err = d.finisher.turn(t.Context(), "claim-uid", u); err != nil || again != 0 || len(written) != 1 || len(written[0].sandboxes) != 2 {
 		t.Errorf("after it was handed over: again %s, %v, written %+v", again, err, written)
 	}
 
@@ -139,7 +139,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 		c.CreationTimestamp.Time = d.clock.Now()
 	}))
 	d.stocks("three", set, pods)
-	if _, err := d.worker.turn(t.Context(), "makes", d.worker.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
+	if _, err := d.finisher.turn(t.Context(), "makes", d.finisher.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
 		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
 	}
 
@@ -148,7 +148,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	limited.CreationTimestamp.Time = d.clock.Now()
 	limited.Status.Waiting = &v1alpha1.ClaimWaiting{CreateProblem: "one claim may hold 0 at a time"}
 	d.Feeds().ClaimChanged(limited)
-	if _, err := d.worker.turn(t.Context(), "limited", d.worker.known.of("limited")); err != nil || d.stock.queue.Free(poolNamed("a")) != 0 {
+	if _, err := d.finisher.turn(t.Context(), "limited", d.finisher.known.of("limited")); err != nil || d.stock.queue.Free(poolNamed("a")) != 0 {
 		t.Errorf("one that waits for the pool is overtaken, %v", err)
 	}
 }
@@ -205,18 +205,18 @@ func TestTurnReadsOnce(t *testing.T) {
 	claim := d.stored(warm(3))
 	claim.UID, claim.Name = "u", "u"
 	d.Feeds().ClaimChanged(claim)
-	u, revision := d.worker.known.of("u"), 20
+	u, revision := d.finisher.known.of("u"), 20
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error { revision++; s.at(revision); return nil }}
 	}
 	for i, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
-		again, err := d.worker.turn(t.Context(), "u", u)
+		again, err := d.finisher.turn(t.Context(), "u", u)
 		seen := u.look()
 		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
 			t.Errorf("turn %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
 		}
-		if last := i == 2; last != (again == 0) || last != (d.worker.known.of("u") == nil) {
+		if last := i == 2; last != (again == 0) || last != (d.finisher.known.of("u") == nil) {
 			t.Errorf("turn %d: again after %s", i, again)
 		}
 	}
@@ -262,12 +262,12 @@ func TestErrorsOfATurn(t *testing.T) {
 					return tc.err
 				}}
 			}
-			u := d.worker.known.of(claim.UID)
-			d.worker.next(t.Context())
+			u := d.finisher.known.of(claim.UID)
+			d.reconciler.next(t.Context())
 			if complete := u.look().complete; commits != tc.commits || complete != tc.complete {
 				t.Errorf("%d commits, complete %t", commits, complete)
 			}
-			if n := d.worker.known.turns.NumRequeues(claim.UID); n != 1 || d.worker.known.of(claim.UID) != u {
+			if n := d.finisher.known.turns.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
 				t.Errorf("tried again %d times", n)
 			}
 			if len(u.work.taken) != tc.taken || d.left("a") != 0 {
@@ -279,8 +279,8 @@ func TestErrorsOfATurn(t *testing.T) {
 		d := newDesk(t, setOf("a", "py"))
 		d.Feeds().ClaimChanged(d.stored(warm(1)))
 		d.unreadable = "held"
-		d.worker.next(t.Context())
-		if u := d.worker.known.of("claim-uid"); u.look().complete || d.worker.known.turns.NumRequeues("claim-uid") != 1 {
+		d.reconciler.next(t.Context())
+		if u := d.finisher.known.of("claim-uid"); u.look().complete || d.finisher.known.turns.NumRequeues("claim-uid") != 1 {
 			t.Error("not tried again")
 		}
 	})
@@ -311,8 +311,8 @@ func TestConfirm(t *testing.T) {
 			set := setOf("pool", "")
 			d := newDesk(t, set)
 			d.Feeds().ClaimChanged(waits())
-			d.clock.Step(d.worker.syncWindow + handOverAfter) // until then it is the work of who created it
-			u := d.worker.known.of("u")
+			d.clock.Step(d.finisher.syncWindow + handOverAfter) // until then it is the work of who created it
+			u := d.finisher.known.of("u")
 			d.stock.queue.Wait(u.waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			if d.prefers(prefersNone); tc.prefers != nil {
 				d.prefers(tc.prefers)
@@ -322,7 +322,7 @@ func TestConfirm(t *testing.T) {
 			}
 			d.stocks("one", set, pods)
 			d.woken()
-			err := d.worker.confirm(t.Context(), poolNamed("pool"))
+			err := d.finisher.confirm(t.Context(), poolNamed("pool"))
 			if errors.Is(err, errDown) != tc.fails || d.read["claim u"] != tc.reads {
 				t.Errorf("read %d times, %v", d.read["claim u"], err)
 			}
@@ -341,7 +341,7 @@ func TestConfirm(t *testing.T) {
 			d.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
 			d.prefers(prefersNone)
 			d.Feeds().ClaimChanged(waits())
-			d.stock.queue.Wait(d.worker.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			d.stock.queue.Wait(d.finisher.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			d.stocks("one", set, pods)
 			if d.shelf.claims["u"] = waits(); served {
 				d.shelf.claims["u"] = claimAt("u", 6, completed)
@@ -395,11 +395,11 @@ func TestDeletedClaims(t *testing.T) {
 			}
 			d.Feeds().ClaimDeleted(claim)
 			d.clock.Step(time.Minute) // until then it is the work of who created it
-			u := d.worker.known.of(claim.UID)
-			if _, err := d.worker.turn(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
+			u := d.finisher.known.of(claim.UID)
+			if _, err := d.finisher.turn(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
 				t.Errorf("let go of %v, %v", letGo, err)
 			}
-			if known := d.worker.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.queue.Demands()) != 0 {
+			if known := d.finisher.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.queue.Demands()) != 0 {
 				t.Errorf("known %t, left %d, demands %v", known, d.left("a"), d.stock.queue.Demands())
 			}
 			if phase := u.latest().Status.Phase; (phase == v1alpha1.SandboxClaimPhaseCompleted) == tc.known {

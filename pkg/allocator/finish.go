@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
@@ -29,116 +27,61 @@ const (
 	// handOverAfter is how much longer than the sync window the server that created a
 	// claim works on it. Then the one does that all agree on.
 	handOverAfter = 5 * time.Second
-	// workers is how many claims a server works at at the same time. Most of them wait,
-	// for etcd or for admission, and must not keep others from their turn.
-	workers = 512
 	// letGoAtOnce is how many sandboxes of a deleted claim are let go in one transaction.
 	letGoAtOnce = 100
 )
 
-// worker brings claims to their end that are not finished in their create call: also
-// after a restart, also those of servers that are gone. It is level-triggered: a turn
-// of a claim looks at what is known of it, writes what can be written, and says when to
-// look again; news only begin a turn. One server works on a claim at a time, and a
+// finisher brings claims to their end that are not finished in their create call: also
+// after a restart, also those of servers that are gone. One server works on a claim at a time, and a
 // transaction compares the claim's revision, so that two at one claim cost a retry.
-type worker struct {
+type finisher struct {
 	*planner
 	*committer
+	reconciler *reconciler
 	passer     *passer
 	syncWindow time.Duration
-	// prefers says which claims are this server's; nil, or a nil function, is all.
-	prefers atomic.Pointer[func(namespace, name string) bool]
 	// peers are the servers of the store; nil before they are known.
 	peers atomic.Pointer[peers]
 	// known are the claims that are not at their end.
 	known *unfinishedClaims
-	// share keeps workers free of the turns of one namespace, and setupShare the setting up
-	// of runtimes from being one namespace's.
-	share, setupShare *workShare
-	setUp             setupFunc
-	// tellings bounds the writes that do nothing but tell claims of their wait.
+	// setupShare keeps the setting up of runtimes from being one namespace's.
+	setupShare *workShare
+	setUp      setupFunc
+	// tellings bounds the writes that do nothing but tell claims of their wait, and toldAt is when
+	// those at the front of the queue were told last.
 	tellings *tellings
-
-	mu sync.Mutex
-	// ctx is that of run; nil before and after.
-	ctx     context.Context
-	running sync.WaitGroup
+	toldAt   time.Time
 }
 
-func newWorker(p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *worker {
+func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
 	if setUp == nil {
 		setUp = noSetUp
 	}
-	known := newUnfinishedClaims(c.clock, c.queue)
-	add := func(uid types.UID) { known.turns.Add(uid) }
-	return &worker{
-		planner: p, committer: c, passer: &passer{p.templates, c}, syncWindow: syncWindow, known: known,
-		share: newWorkShare(workers, add), setupShare: newWorkShare(setupsAtOnce, add), setUp: setUp,
-		tellings: newTellings(),
+	return &finisher{
+		planner: p, committer: c, reconciler: r, passer: &passer{p.templates, c}, syncWindow: syncWindow,
+		known:      newUnfinishedClaims(c.clock, c.queue, r.queue),
+		setupShare: newWorkShare(setupsAtOnce, func(uid types.UID) { r.queue.Add(uid) }), setUp: setUp,
+		tellings: newTellings(), toldAt: c.clock.Now(),
 	}
 }
 
-// run works until ctx is done, and returns when everything it started has stopped.
-func (w *worker) run(ctx context.Context) {
-	w.mu.Lock()
-	w.ctx = ctx
-	w.mu.Unlock()
-	for range workers {
-		w.running.Go(func() {
-			for w.next(ctx) {
-			}
-		})
+// tick does what is due by the passing of time, every second.
+func (w *finisher) tick(now time.Time) {
+	w.committer.queue.Tick()
+	w.committer.throttles.removeExpired(now)
+	if now.Sub(w.toldAt) >= tellFrontEvery {
+		w.committer.queue.WakeFront(tellFront)
+		w.toldAt = now
 	}
-	ticker := w.committer.clock.NewTicker(time.Second)
-	defer ticker.Stop()
-	told := w.committer.clock.Now()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case now := <-ticker.C():
-			w.committer.queue.Tick()
-			w.committer.throttles.removeExpired(now)
-			if now.Sub(told) >= tellFrontEvery {
-				w.committer.queue.WakeFront(tellFront)
-				told = now
-			}
-		}
-	}
-	w.known.turns.ShutDown()
-	w.mu.Lock()
-	w.ctx = nil
-	w.mu.Unlock()
-	w.running.Wait()
-}
-
-// isRunning reports whether this server does background work.
-func (w *worker) isRunning() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ctx != nil
-}
-
-// background runs f, which ends with its context, or returns false if this server does
-// no background work.
-func (w *worker) background(f func(context.Context)) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ctx := w.ctx
-	if ctx == nil {
-		return false
-	}
-	w.running.Go(func() { f(ctx) })
-	return true
 }
 
 // isMine reports whether this server works on a claim. The one that created it does,
 // for as long as that may be answered and a little longer, and then the one that all
 // agree on. One that has set up runtimes for it, or is about it, goes on until that is
 // written.
-func (w *worker) isMine(uid types.UID, u *unfinished) bool {
-	prefers := w.prefers.Load()
-	if prefers == nil || *prefers == nil {
-		return true // it is alone
+func (w *finisher) isMine(uid types.UID, u *unfinished) bool {
+	if w.reconciler.isAlone() {
+		return true
 	}
 	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
 		return true
@@ -146,12 +89,12 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	if w.committer.clock.Now().Before(w.creatorWorksUntil(u)) {
 		return !u.created.IsZero()
 	}
-	return (*prefers)("", string(uid))
+	return w.reconciler.isMine(uid)
 }
 
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. Nobody else does then.
-func (w *worker) hasMarked(u *unfinished) bool {
+func (w *finisher) hasMarked(u *unfinished) bool {
 	peers, claim := w.peers.Load(), u.latest()
 	if peers == nil || claim == nil || !claims.Mounts(claim) {
 		return false
@@ -165,63 +108,47 @@ func (w *worker) hasMarked(u *unfinished) bool {
 // tries is how often a turn is planned anew at once because candidates had moved.
 const tries = 10
 
-// next does the next turn. It returns false when there are no more.
-func (w *worker) next(ctx context.Context) bool {
-	turns := w.known.turns
-	uid, shutdown := turns.Get()
-	if shutdown {
-		return false
+func (w *finisher) namespaceOf(uid types.UID) string {
+	if u := w.known.toWorkAt(uid); u != nil {
+		return u.key.Namespace
 	}
-	defer turns.Done(uid)
-	defer w.setupShare.wake() // it may have woken this turn for a setup that is not needed
+	return ""
+}
+
+func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	defer w.setupShare.wake() // it may have made the claim due for a setup that is not needed
 	u := w.known.toWorkAt(uid)
-	if u == nil || ctx.Err() != nil {
-		w.share.wake()
-		return true
+	if u == nil {
+		return 0, nil
 	}
-	if !w.share.begin(u.key.Namespace, uid) {
-		return true
-	}
-	defer w.share.end(u.key.Namespace)
 	traced := ctx
 	if u.work.span != nil {
 		traced = trace.ContextWithSpan(ctx, u.work.span)
 	}
-	again, err := w.turn(traced, uid, u)
+	again, err = w.turn(traced, uid, u)
 	for range tries {
 		if errors.Is(err, errAgain) {
 			again, err = w.turn(traced, uid, u)
 		}
 	}
 	switch {
-	case ctx.Err() != nil: // it goes on after a restart, or on another server
-	case errors.Is(err, errAgain):
-		turns.AddRateLimited(uid)
+	case err == nil || ctx.Err() != nil || errors.Is(err, errAgain):
 	case errors.Is(err, errClaimMoved):
 		u.incomplete() // what is known of it may be wrong
-		turns.AddRateLimited(uid)
 	case throttledFor(err) > 0:
 		w.committer.queue.Leave(u.waiter)
 		u.work.letGo(w.committer.queue) // others can have it meanwhile
-		turns.Forget(uid)
-		turns.AddAfter(uid, w.throttleDelay(u, throttledFor(err)))
-	case err != nil:
-		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
+		return w.throttleDelay(u, throttledFor(err)), nil
+	default:
 		u.incomplete() // whatever was written, the store knows
 		w.committer.queue.Leave(u.waiter)
-		turns.AddRateLimited(uid)
-	case again == soon:
-		turns.Add(uid)
-	case again > 0:
-		turns.Forget(uid)
-		turns.AddAfter(uid, again)
 	}
-	return true
+	return again, err
 }
 
 // throttleDelay returns how long a throttled claim waits, at most until its deadline: ending a claim
 // is never throttled.
-func (w *worker) throttleDelay(u *unfinished, throttled time.Duration) time.Duration {
+func (w *finisher) throttleDelay(u *unfinished, throttled time.Duration) time.Duration {
 	claim := u.latest()
 	if claim == nil {
 		return shortest
@@ -237,12 +164,9 @@ func throttledFor(err error) time.Duration {
 	return 0
 }
 
-// soon is when the next turn is after one that wrote something.
-const soon = time.Nanosecond
-
 // turn brings a claim forward, and returns after what time to do so again; 0 means
 // when there is news.
-func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
+func (w *finisher) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := w.committer.clock.Now()
 	seen, mine := u.look(), w.isMine(uid, u)
 	w.known.setMine(u, mine)
@@ -296,14 +220,14 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
 // deadline, its spec has changed, or it holds sandboxes that are starting.
-func (w *worker) canAdvance(u *unfinished, seen view, now time.Time) bool {
+func (w *finisher) canAdvance(u *unfinished, seen view, now time.Time) bool {
 	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
 		slices.ContainsFunc(seen.held, plan.IsStarting)
 }
 
 // holdBack returns for how long a plan is not written, of which the writes that only tell
 // are spaced.
-func (w *worker) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
+func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
 	if !p.Changes() {
 		return 0
 	}
@@ -315,7 +239,7 @@ func (w *worker) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Durat
 }
 
 // write writes a plan, and returns after what time the next turn is.
-func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
+func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.refused != nil && u.work.refused.Reason == v1alpha1.ReasonTooLarge {
@@ -350,7 +274,7 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 
 // endApart lets go of what is starting for a claim whose end does not fit into one
 // transaction with that; tooLarge says so. The end is written by the next turn.
-func (w *worker) endApart(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
+func (w *finisher) endApart(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
 	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
 		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
 	})
@@ -366,7 +290,7 @@ func (w *worker) endApart(ctx context.Context, u *unfinished, seen view, tooLarg
 
 // wait queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
 // that other claims are served meanwhile.
-func (w *worker) wait(t *turn, p *plan.Plan) {
+func (w *finisher) wait(t *turn, p *plan.Plan) {
 	if t.throttled > 0 {
 		t.stock.queue.Leave(t.waiter)
 		return
@@ -378,7 +302,7 @@ func (w *worker) wait(t *turn, p *plan.Plan) {
 const shortest = 20 * time.Millisecond
 
 // until is how long nothing changes by the passing of time alone after a plan.
-func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration) time.Duration {
+func (w *finisher) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration) time.Duration {
 	now := w.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
@@ -405,7 +329,7 @@ func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration)
 
 // watchOthers keeps the place of a claim that another server works at, so that
 // newcomers here do not overtake it, and returns when to look again whose it is.
-func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
+func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
 	q := w.committer.queue
 	u.work.letGo(q)
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
@@ -423,7 +347,7 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 
 // confirm makes sure that those who are before newcomers in the lines of pools still
 // wait: the watch may not have told yet that they are served.
-func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
+func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 	const most = 16
 	for _, uid := range w.committer.queue.Before(sources, most) {
 		u := w.known.of(uid)
@@ -453,7 +377,7 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 
 // abandon ends the work on a claim that is gone: bound sandboxes stay with their
 // users, but what was only being made for the claim is let go.
-func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
+func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
 	u.work.letGo(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
 	isMine := w.isMine(uid, u)
@@ -487,7 +411,7 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 
 // letGoOf lets go of the first sandboxes, as many as a transaction takes, and returns
 // how many.
-func (w *worker) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
+func (w *finisher) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
 	for n := min(len(all), letGoAtOnce); ; n = max(1, n/2) {
 		txn := w.committer.store.Begin()
 		for i, sb := range all[:n] {
