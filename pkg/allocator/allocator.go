@@ -136,7 +136,7 @@ func New(o Options) *Allocator {
 	}
 	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.passer)
-	a.rebinder = newRebinder(a.reconciler, a.finisher.passer)
+	a.rebinder = newRebinder(a.reconciler, a.committer)
 	a.reconciler.subreconcilers = []subreconciler{a.finisher, a.rebinder, a.metadata}
 	a.feeds = &Feeds{stock: a.stock, known: a.finisher.known, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
 	return a
@@ -369,7 +369,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
 	t := &turn{planner: a.planner, hand: newHand(), dry: true, state: plan.State{Claim: claim, New: true, Start: now}}
-	t.room = claims.Replicas(claim) // all its transactions in one
+	t.hand.room = claims.Replicas(claim) // all its transactions in one
 	p, err := t.plan(ctx)
 	if err != nil {
 		return nil, a.refusal(ctx, claim, err)

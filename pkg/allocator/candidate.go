@@ -42,10 +42,10 @@ func (noTemplateError) Error() string { return "the template of the sandbox is n
 // candidates makes what was taken from the index ready to be bound in one turn of a
 // claim. Sandboxes of one pool share their template, so it is looked up once.
 type candidates struct {
-	*templates
-	stock *stock
-	claim *v1alpha1.SandboxClaim
-	now   time.Time
+	templates *templates
+	stock     *stock
+	claim     *v1alpha1.SandboxClaim
+	now       time.Time
 	// resolved are the pod templates that candidates refer to, as of which count of
 	// resumes; sized are what becomes of their size.
 	resolved map[v1alpha1.SandboxTemplateRef]resolvedTemplate
@@ -113,7 +113,7 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 		if err != nil {
 			return nil, err
 		}
-		if err := size.apply(ready, c.sizes, c.claim); err != nil {
+		if err := size.apply(ready, c.templates.sizes, c.claim); err != nil {
 			return nil, err
 		}
 	}
@@ -148,7 +148,7 @@ func (c *candidates) resolve(ctx context.Context, sb *v1alpha1.Sandbox) (resolve
 		return known, nil
 	}
 	found := resolvedTemplate{asOf: asOf}
-	resolved, err := c.cache.ResolveSandbox(ctx, sb, c.stock.store)
+	resolved, err := c.templates.cache.ResolveSandbox(ctx, sb, c.stock.store)
 	switch {
 	case err == nil:
 		found.template = resolved.Template
@@ -179,7 +179,7 @@ func (c *candidates) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtim
 	if set == nil || set.UID != owner.UID {
 		return nil
 	}
-	resolved, err := c.cache.ResolveSet(ctx, set, c.late)
+	resolved, err := c.templates.cache.ResolveSet(ctx, set, c.templates.late)
 	if err != nil {
 		return nil // also if it cannot be read: the candidate comes back
 	}
@@ -226,7 +226,7 @@ func (c *candidates) podMetadataFor(ctx context.Context, from poolindex.Candidat
 	if set == nil || string(set.UID) != from.Pool.UID {
 		return &v1alpha1.PodMetadataPolicy{}, nil
 	}
-	return c.podMetadataOf(ctx, set, c.late)
+	return c.templates.podMetadataOf(ctx, set, c.templates.late)
 }
 
 // apply sets the template that a candidate is bound with: raised to what it is to have,
@@ -262,7 +262,7 @@ func (c *candidates) unpatched(ctx context.Context, set *v1alpha1.SandboxSet) (*
 	}
 	without := *set
 	without.Spec.Patch = nil
-	resolved, err := c.cache.ResolveSet(ctx, &without, c.late)
+	resolved, err := c.templates.cache.ResolveSet(ctx, &without, c.templates.late)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (c *candidates) smallerSet(from poolindex.Candidate) *v1alpha1.SandboxSet {
 	if v1alpha1.SandboxTemplateOf(set) != asked || !byRef && c.stock.sets.Set(c.claim.Namespace, asked) != nil {
 		return nil
 	}
-	if !outdated(set, from.Revision) && (set.Spec.Patch == nil || !c.sizes.patched(set)) {
+	if !outdated(set, from.Revision) && (set.Spec.Patch == nil || !c.templates.sizes.patched(set)) {
 		return nil
 	}
 	return set

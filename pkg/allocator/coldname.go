@@ -22,12 +22,12 @@ import (
 // before admission sees the sandbox, which would be charged to a quota at each try; that the
 // name is free the transaction finds out.
 func (t *turn) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
-	other, err := t.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, t.nameSeen)
+	other, err := t.planner.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, t.hand.nameSeen)
 	switch {
 	case err != nil:
 		return plan.NameFree, err
 	case other == nil:
-		t.nameSeen = 0
+		t.hand.nameSeen = 0
 		return plan.NameFree, nil
 	case other.DeletionTimestamp != nil:
 		return plan.NameLeaving, nil

@@ -121,6 +121,15 @@ func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, h *han
 	return txn, nil
 }
 
+// commitClaim commits a transaction of a claim alone.
+func (c *committer) commitClaim(ctx context.Context, txn Txn) error {
+	err := txn.Commit(ctx)
+	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
+		return errClaimMoved
+	}
+	return err
+}
+
 // cut makes the next plans small enough: only n sandboxes fit.
 func cut(p *plan.Plan, h *hand, n int) error {
 	if n == 0 || !p.Divisible() {

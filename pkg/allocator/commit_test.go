@@ -87,8 +87,8 @@ func TestUnknownOutcome(t *testing.T) {
 			if !errors.Is(err, tc.err) || errors.Is(err, ErrUnknownOutcome) != errors.Is(tc.err, ErrUnknownOutcome) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
 				t.Errorf("%v, %v after %d tries", stored, err, tries)
 			}
-			if len(first.taken) != tc.taken || d.left("a") != 0 || guarded {
-				t.Errorf("holds %d, left %d, guarded %t", len(first.taken), d.left("a"), guarded)
+			if len(first.hand.taken) != tc.taken || d.left("a") != 0 || guarded {
+				t.Errorf("holds %d, left %d, guarded %t", len(first.hand.taken), d.left("a"), guarded)
 			}
 		})
 	}

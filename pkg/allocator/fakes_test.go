@@ -340,9 +340,9 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
 	d.shelf.templates[holder] = templateOfPod(holder)
 	d.stocks("one", set, pods)
 	t := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-	t.candidates = &candidates{templates: t.templates, stock: t.stock, claim: t.state.Claim, now: d.clock.Now()}
-	if _, err := t.prepare(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.taken) != 1 {
-		d.Fatal(t.taken, err)
+	t.candidates = &candidates{templates: t.planner.templates, stock: t.planner.stock, claim: t.state.Claim, now: d.clock.Now()}
+	if _, err := t.prepare(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.hand.taken) != 1 {
+		d.Fatal(t.hand.taken, err)
 	}
 	return t
 }

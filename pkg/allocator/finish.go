@@ -35,8 +35,8 @@ const (
 // after a restart, also those of servers that are gone. One server works on a claim at a time, and a
 // transaction compares the claim's revision, so that two at one claim cost a retry.
 type finisher struct {
-	*planner
-	*committer
+	planner    *planner
+	committer  *committer
 	reconciler *reconciler
 	passer     *passer
 	syncWindow time.Duration
@@ -137,7 +137,7 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 		u.incomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
 		w.committer.queue.Leave(u.waiter)
-		u.work.letGo(w.committer.queue) // others can have it meanwhile
+		u.work.hand.letGo(w.committer.queue) // others can have it meanwhile
 		return w.throttleDelay(u, throttledFor(err)), nil
 	default:
 		u.incomplete() // whatever was written, the store knows
@@ -201,8 +201,8 @@ func (w *finisher) turn(ctx context.Context, uid types.UID, u *unfinished) (agai
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, throttled: throttled}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
-		u.work.refused = hopeless
+	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.hand.refused == nil {
+		u.work.hand.refused = hopeless
 	}
 	p, err := t.plan(ctx)
 	if err != nil {
@@ -242,11 +242,11 @@ func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
-		if u.work.refused != nil && u.work.refused.Reason == v1alpha1.ReasonTooLarge {
+		if u.work.hand.refused != nil && u.work.hand.refused.Reason == v1alpha1.ReasonTooLarge {
 			return w.endApart(ctx, u, seen, err)
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
-		u.work.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
+		u.work.hand.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
 		t.letGo()
 		return soon, nil
 	}
@@ -292,10 +292,10 @@ func (w *finisher) endApart(ctx context.Context, u *unfinished, seen view, tooLa
 // that other claims are served meanwhile.
 func (w *finisher) wait(t *turn, p *plan.Plan) {
 	if t.throttled > 0 {
-		t.stock.queue.Leave(t.waiter)
+		t.planner.stock.queue.Leave(t.waiter)
 		return
 	}
-	t.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, p.Wants, len(t.taken)))
+	t.planner.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, p.Wants, len(t.hand.taken)))
 }
 
 // shortest is the least time between two turns that the passing of time begins.
@@ -311,7 +311,7 @@ func (w *finisher) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duratio
 	if t.throttled > 0 {
 		next = append(next, t.throttled)
 	}
-	for _, pause := range []pause{t.making, t.looking} {
+	for _, pause := range []pause{t.hand.making, t.hand.looking} {
 		if !pause.over(now) {
 			next = append(next, pause.until.Sub(now))
 		}
@@ -331,7 +331,7 @@ func (w *finisher) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duratio
 // newcomers here do not overtake it, and returns when to look again whose it is.
 func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
 	q := w.committer.queue
-	u.work.letGo(q)
+	u.work.hand.letGo(q)
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
 	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
 	wants := a.Wants()
@@ -378,7 +378,7 @@ func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 // abandon ends the work on a claim that is gone: bound sandboxes stay with their
 // users, but what was only being made for the claim is let go.
 func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
-	u.work.letGo(w.committer.queue)
+	u.work.hand.letGo(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
 	isMine := w.isMine(uid, u)
 	u.work.setups.keep(nil)
@@ -423,7 +423,7 @@ func (w *finisher) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, e
 				break
 			}
 		}
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.commitTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.committer.commitTimeout)
 		err := txn.Commit(within)
 		cancel()
 		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {

@@ -119,8 +119,8 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
 	}
-	if len(next.taken) != 0 || d.left("a") != 2 || d.stock.queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
-		t.Errorf("holds %d of another's, left %d, free %d", len(next.taken), d.left("a"), d.stock.queue.Free(poolNamed("a")))
+	if len(next.hand.taken) != 0 || d.left("a") != 2 || d.stock.queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
+		t.Errorf("holds %d of another's, left %d, free %d", len(next.hand.taken), d.left("a"), d.stock.queue.Free(poolNamed("a")))
 	}
 	var written []*slip
 	d.begin = func() Txn {
@@ -160,7 +160,7 @@ func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	d := newDesk(t, set)
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	next := d.nextTurn(warm(5))
-	next.room = 2
+	next.hand.room = 2
 	for _, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
 	}
@@ -270,8 +270,8 @@ func TestErrorsOfATurn(t *testing.T) {
 			if n := d.finisher.known.turns.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
 				t.Errorf("tried again %d times", n)
 			}
-			if len(u.work.taken) != tc.taken || d.left("a") != 0 {
-				t.Errorf("holds %d, left %d: what was taken is lost or free", len(u.work.taken), d.left("a"))
+			if len(u.work.hand.taken) != tc.taken || d.left("a") != 0 {
+				t.Errorf("holds %d, left %d: what was taken is lost or free", len(u.work.hand.taken), d.left("a"))
 			}
 		})
 	}

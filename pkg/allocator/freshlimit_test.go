@@ -47,12 +47,12 @@ func TestMaxFresh(t *testing.T) {
 		"just enough":          {set: maxFresh(3), replicas: 4, made: 3},
 		"of the template":      {desk: ofTemplate(1), replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time (maxFreshSandboxes)"},
 		"of the set, not it":   {set: maxFresh(3), desk: ofTemplate(1), replicas: 4, made: 3},
-		"of the server":        {desk: func(d *desk) { d.planner.maxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
-		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.planner.maxFresh = 1 }, replicas: 4, made: 3},
-		"of bytes":             {desk: func(d *desk) { d.planner.maxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
+		"of the server":        {desk: func(d *desk) { d.planner.templates.maxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
+		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.planner.templates.maxFresh = 1 }, replicas: 4, made: 3},
+		"of bytes":             {desk: func(d *desk) { d.planner.templates.maxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
 		"of bytes of the claim": {
 			claim: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = map[string]string{"a": strings.Repeat("x", 300)} },
-			desk:  func(d *desk) { d.planner.maxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
+			desk:  func(d *desk) { d.planner.templates.maxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
 		},
 		// A part of them would be made for nothing.
 		"all or nothing": {set: maxFresh(2), claim: atOnce, replicas: 4, needs: 4, says: "one claim may hold 2 at a time"},
@@ -78,7 +78,7 @@ func TestMaxFresh(t *testing.T) {
 					}
 				})
 				p := d.planned(next)
-				if len(p.Made) != tc.made || len(next.made) != tc.made || // which are charged to a quota
+				if len(p.Made) != tc.made || len(next.hand.made) != tc.made || // which are charged to a quota
 					p.Wants.Need != tc.needs || p.Wants.AtOnce != (name == "all or nothing") {
 					t.Errorf("%s: makes %d, wants %+v", when, len(p.Made), p.Wants)
 				}
@@ -132,8 +132,8 @@ func TestMaxFreshOfAClaimThatRatherFails(t *testing.T) {
 				c.Spec.OnShortage = v1alpha1.ShortageFail
 			})
 			_, err := first.plan(t.Context())
-			if shortage := (*ShortageError)(nil); !errors.As(err, &shortage) || len(first.made) != 0 {
-				t.Errorf("makes %d, %v", len(first.made), err)
+			if shortage := (*ShortageError)(nil); !errors.As(err, &shortage) || len(first.hand.made) != 0 {
+				t.Errorf("makes %d, %v", len(first.hand.made), err)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func metadataRefusal(claim *v1alpha1.SandboxClaim, template *runtime.RawExtensio
 // tells what is wrong with it. It takes nothing. Where it has to be sure, sets and templates
 // are read as they are now before the claim is refused. What cannot be read is met again.
 func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, sure bool) error {
-	if refused := p.agentMetadata(claim); refused != nil {
+	if refused := p.templates.agentMetadata(claim); refused != nil {
 		return refused
 	}
 	if !bringsAdditional(claim) {
@@ -84,7 +84,7 @@ func (t *templates) agentMetadata(claim *v1alpha1.SandboxClaim) *RefusedError {
 func (p *planner) fitsNone(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup) *RefusedError {
 	var first *RefusedError
 	for _, set := range e.Pools {
-		resolved, err := p.cache.ResolveSet(ctx, set, lookup)
+		resolved, err := p.templates.cache.ResolveSet(ctx, set, lookup)
 		if err != nil {
 			return nil //nolint:nilerr // it is not known whether they take it
 		}
@@ -126,10 +126,10 @@ func (t *turn) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan, er
 		return nil, nil, refused
 	}
 	t.letGo() // others can do with what does not fit this claim
-	t.made = nil
+	t.hand.made = nil
 	t.state.Refused = refused
 	if refused.Reason == v1alpha1.ReasonMountFailed { // which no edit of the claim mends
-		t.refused = refused
+		t.hand.refused = refused
 	}
 	return t.draft(ctx)
 }

@@ -116,8 +116,8 @@ func (p *metadataPass) note(sb *v1alpha1.Sandbox) {
 
 // passer does the steps of passes.
 type passer struct {
-	*templates
-	*committer
+	templates *templates
+	committer *committer
 }
 
 // step brings the metadata of a claim, for which the pass was begun, to some of the sandboxes that it holds, ordered by
@@ -127,10 +127,10 @@ type passer struct {
 func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
 	left := p.left(held)
 	if len(left) == 0 {
-		p.end(s.clock.Now())
+		p.end(s.committer.clock.Now())
 		return nil, true, nil
 	}
-	txn := s.store.Begin()
+	txn := s.committer.store.Begin()
 	defer txn.Release()
 	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
 		return nil, false, err
@@ -141,21 +141,21 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 	}
 	if len(batch.next) > 0 {
 		key := limitKey{namespace: claim.Namespace}
-		if throttled := s.throttles.delay(key, claim.UID, s.clock.Now()); throttled > 0 {
+		if throttled := s.committer.throttles.delay(key, claim.UID, s.committer.clock.Now()); throttled > 0 {
 			return nil, false, &ThrottledError{RetryAfter: throttled}
 		}
-		defer s.throttles.done(key, claim.UID)
+		defer s.committer.throttles.done(key, claim.UID)
 		// It counts for no user: any user with the right to change the claim may have caused it.
 		txn.AllowThrottling()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.commitTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.committer.commitTimeout)
 		defer cancel()
 		if err := s.commit(within, txn, p, batch); err != nil {
 			if retryAfter := throttledFor(err); retryAfter > 0 {
-				s.throttles.rejected(key, retryAfter, s.clock.Now())
+				s.committer.throttles.rejected(key, retryAfter, s.committer.clock.Now())
 			}
 			return nil, false, err
 		}
-		s.throttles.accepted(key)
+		s.committer.throttles.accepted(key)
 	}
 	for _, sb := range batch.looked {
 		p.note(sb)
@@ -189,7 +189,7 @@ func (s *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1al
 		return nil, err
 	}
 	b := &batch{marks: marks}
-	bad := s.agentMetadata(claim)
+	bad := s.templates.agentMetadata(claim)
 	b.invalid = bad != nil
 	policies := podPolicies{passer: s, claim: claim, known: map[poolLabels]podPolicy{}}
 	for _, sb := range left {
@@ -231,7 +231,7 @@ func (s *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch)
 	var conflict *etcdtxn.ConflictError
 	switch {
 	case err == nil:
-		s.lag.wrote(version(b.next[0]))
+		s.committer.lag.wrote(version(b.next[0]))
 	case errors.As(err, &conflict):
 		return errClaimMoved
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:
@@ -240,15 +240,6 @@ func (s *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch)
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		b.kept, b.next = append(b.kept, "sandbox "+b.next[0].Name+" is too large to be changed"), nil
 		return nil
-	}
-	return err
-}
-
-// commitClaim commits a transaction of a claim alone.
-func (s *passer) commitClaim(ctx context.Context, txn Txn) error {
-	err := txn.Commit(ctx)
-	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
-		return errClaimMoved
 	}
 	return err
 }
@@ -269,9 +260,9 @@ var nothingNew = &v1alpha1.PodMetadataPolicy{}
 // the sets and templates say now: not as a cache says, which may not have heard yet that a
 // policy has become narrower.
 type podPolicies struct {
-	*passer
-	claim *v1alpha1.SandboxClaim
-	known map[poolLabels]podPolicy
+	passer *passer
+	claim  *v1alpha1.SandboxClaim
+	known  map[poolLabels]podPolicy
 	// sets are those of the namespace, by name; nil before they were read.
 	sets map[string]*v1alpha1.SandboxSet
 }
@@ -306,7 +297,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 		if name == "" {
 			return podPolicy{nothingNew, time.Time{}}, nil
 		}
-		policy, err := p.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.store.TemplatesNow())
+		policy, err := p.passer.templates.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.passer.committer.store.TemplatesNow())
 		return podPolicy{policy, time.Time{}}, err
 	}
 	if err := p.readSets(ctx); err != nil {
@@ -316,7 +307,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 	if set == nil {
 		return podPolicy{nothingNew, time.Time{}}, nil
 	}
-	policy, err := p.podMetadataOf(ctx, set, p.store.TemplatesNow())
+	policy, err := p.passer.templates.podMetadataOf(ctx, set, p.passer.committer.store.TemplatesNow())
 	return podPolicy{policy, set.CreationTimestamp.Time}, err
 }
 
@@ -325,7 +316,7 @@ func (p *podPolicies) readSets(ctx context.Context) error {
 	if p.sets != nil {
 		return nil
 	}
-	all, _, err := p.store.Sets(ctx, p.claim.Namespace)
+	all, _, err := p.passer.committer.store.Sets(ctx, p.claim.Namespace)
 	if err != nil {
 		return err
 	}

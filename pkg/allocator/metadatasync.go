@@ -28,7 +28,7 @@ const metadataSyncsAtOnce = 16
 // says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.
 type metadataSyncer struct {
-	*passer
+	passer     *passer
 	reconciler *reconciler
 	share      *workShare
 
@@ -170,7 +170,7 @@ func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again ti
 // turn does one step for a claim, and returns after what time to do the next; 0 means when
 // there is news.
 func (e *metadataSyncer) turn(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
-	now := e.clock.Now()
+	now := e.passer.committer.clock.Now()
 	switch {
 	case !e.reconciler.isMine(uid):
 		known.held, known.read = nil, false
@@ -197,7 +197,7 @@ func (e *metadataSyncer) turn(ctx context.Context, uid types.UID, known *edited,
 		if err := e.read(ctx, known, claim); err != nil {
 			return 0, err
 		}
-		wrote, done, err := e.step(ctx, known.pass, claim, known.held)
+		wrote, done, err := e.passer.step(ctx, known.pass, claim, known.held)
 		if err != nil {
 			return 0, err
 		}
@@ -218,7 +218,7 @@ func (e *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha
 	if known.read {
 		return nil
 	}
-	held, err := e.store.SandboxesOf(ctx, claim)
+	held, err := e.passer.committer.store.SandboxesOf(ctx, claim)
 	if err != nil {
 		return err
 	}
@@ -241,15 +241,15 @@ func (c *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
 
 // observe notes in the claim that its sandboxes have what it says.
 func (e *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
-	next := plan.MetadataBrought(claim, &known.pass.report, known.held, e.clock.Now())
-	txn := e.store.Begin()
+	next := plan.MetadataBrought(claim, &known.pass.report, known.held, e.passer.committer.clock.Now())
+	txn := e.passer.committer.store.Begin()
 	defer txn.Release()
 	if err := txn.UpdateClaim(ctx, next, int64(version(claim))); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.commitTimeout)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.passer.committer.commitTimeout)
 	defer cancel()
-	if err := e.passer.commitClaim(within, txn); err != nil {
+	if err := e.passer.committer.commitClaim(within, txn); err != nil {
 		return err
 	}
 	known.is(next)

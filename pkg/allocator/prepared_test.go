@@ -29,7 +29,7 @@ func labelled(claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
 // the policy about those that it has since.
 func TestTakenBeforeAnEdit(t *testing.T) {
 	d := withOwn(t, "x")
-	d.planner.podMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
+	d.planner.templates.podMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
 	next := d.nextTurn(warm(1))
 	if p := d.planned(next); len(p.Bound) != 1 {
 		t.Fatalf("bound %+v", p.Bound)
@@ -86,8 +86,8 @@ func TestChargeOfWhatWasDropped(t *testing.T) {
 	edit(3)
 	p := expect("for more", 3, 8, 4)
 	d.committer.written(false, p, next.hand, 20)
-	if next.charged != 0 || len(next.made) != 0 {
-		t.Errorf("when all are written, %d are in hand and %d charged", len(next.made), next.charged)
+	if next.hand.charged != 0 || len(next.hand.made) != 0 {
+		t.Errorf("when all are written, %d are in hand and %d charged", len(next.hand.made), next.hand.charged)
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 // from when there may be a reason to look at it until it has been looked at. What it does
 // follows from the store: the claim, and the sandbox that it names.
 type rebinder struct {
-	*passer
 	reconciler *reconciler
+	committer  *committer
 
 	mu    sync.Mutex
 	known map[types.UID]lookedAt
@@ -38,8 +38,8 @@ type lookedAt struct {
 	news int
 }
 
-func newRebinder(r *reconciler, p *passer) *rebinder {
-	return &rebinder{passer: p, reconciler: r, known: map[types.UID]lookedAt{}}
+func newRebinder(r *reconciler, c *committer) *rebinder {
+	return &rebinder{reconciler: r, committer: c, known: map[types.UID]lookedAt{}}
 }
 
 // sandboxIs takes in the state of a sandbox: one that is being deleted is lost to its claim.
@@ -61,14 +61,14 @@ func (h *rebinder) sandboxIsGone(sb *v1alpha1.Sandbox) {
 // looked at: the controller that follows sandboxes has seen what no watch of this server
 // tells, such as a sandbox that is another's.
 func (h *rebinder) observeClaim(claim *v1alpha1.SandboxClaim) {
-	if claims.SaysMissing(claim) && plan.Heals(claim, h.clock.Now()) {
+	if claims.SaysMissing(claim) && plan.Heals(claim, h.committer.clock.Now()) {
 		h.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
 	}
 }
 
 // listed takes in a claim of a list: it may have lost its sandbox while no server was there.
 func (h *rebinder) listed(claim *v1alpha1.SandboxClaim) {
-	if plan.Heals(claim, h.clock.Now()) {
+	if plan.Heals(claim, h.committer.clock.Now()) {
 		h.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, listed: claim})
 	}
 }
@@ -129,7 +129,7 @@ func (h *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, 
 	if name == "" {
 		return nil, nil
 	}
-	return h.store.Sandbox(ctx, claim.Namespace, name, notOlderThan)
+	return h.committer.store.Sandbox(ctx, claim.Namespace, name, notOlderThan)
 }
 
 // otherServer is after what time a server looks whether the one that a claim belongs to has
@@ -145,11 +145,11 @@ func (h *rebinder) turn(ctx context.Context, uid types.UID, at lookedAt) (time.D
 			return 0, nil
 		}
 	}
-	claim, err := h.store.Claim(ctx, at.Namespace, at.Name)
+	claim, err := h.committer.store.Claim(ctx, at.Namespace, at.Name)
 	if err != nil {
 		return 0, err
 	}
-	now := h.clock.Now()
+	now := h.committer.clock.Now()
 	if claim == nil || claim.UID != uid || !plan.Heals(claim, now) {
 		h.forget(uid, at)
 		return 0, nil
@@ -178,12 +178,12 @@ func (h *rebinder) turn(ctx context.Context, uid types.UID, at lookedAt) (time.D
 
 // reopen writes a claim that was opened again, unless it has changed since it was read.
 func (h *rebinder) reopen(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	txn := h.store.Begin()
+	txn := h.committer.store.Begin()
 	defer txn.Release()
 	if err := txn.UpdateClaim(ctx, claim, int64(version(claim))); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.commitTimeout)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.committer.commitTimeout)
 	defer cancel()
-	return h.commitClaim(within, txn)
+	return h.committer.commitClaim(within, txn)
 }

@@ -248,7 +248,7 @@ func BenchmarkRaiseAnother(b *testing.B) {
 			b.Fatal(err)
 		}
 		ready := plan.Candidate{Template: own[i%len(own)]}
-		if err := size.apply(&ready, c.sizes, c.claim); err != nil || !ready.Resize {
+		if err := size.apply(&ready, c.templates.sizes, c.claim); err != nil || !ready.Resize {
 			b.Fatal(ready, err)
 		}
 	}

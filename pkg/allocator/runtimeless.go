@@ -36,12 +36,12 @@ var mountsPath = field.NewPath("spec", "dynamicVolumesMount")
 // cannotMount is why a claim gets no more: it has volumes mounted into its sandboxes, which
 // an agent-runtime does, and what is offered has none.
 func (t *turn) cannotMount(a *plan.Assessment, o *plan.Offer) *RefusedError {
-	if !claims.Mounts(a.Claim) {
+	if !claims.Mounts(a.State.Claim) {
 		return nil
 	}
 	pool := a.WithoutRuntime(o)
-	if pool == "" && a.New && len(o.Candidates)+len(o.Made) == 0 {
-		pool = runtimelessSet(&a.Eligible)
+	if pool == "" && a.State.New && len(o.Candidates)+len(o.Made) == 0 {
+		pool = runtimelessSet(&a.State.Eligible)
 	}
 	if pool == "" {
 		return nil

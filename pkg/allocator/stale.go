@@ -61,7 +61,7 @@ func (j *judgedRevision) err() error {
 // the set has no template now, what is left of the pool serves on, and where the cluster
 // has not told of it, the sandbox waits.
 func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
-	resolved, err := c.cache.ResolveSet(ctx, set, c.late)
+	resolved, err := c.templates.cache.ResolveSet(ctx, set, c.templates.late)
 	switch {
 	case isAboutTemplates(err):
 		return false, nil
@@ -76,7 +76,7 @@ func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *
 	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
 		return true, nil
 	}
-	current, err := c.revisions.of(set, resolved)
+	current, err := c.templates.revisions.of(set, resolved)
 	if err != nil || current == revision {
 		return err != nil, nil //nolint:nilerr // what has no revision, no sandbox is of
 	}
@@ -90,7 +90,7 @@ func (c *candidates) sameButMetadata(
 ) bool {
 	revision := sb.Labels[v1alpha1.LabelTemplateHash]
 	pair := [2]string{current, revision}
-	if known, ok := c.revisions.alike.Get(pair); ok {
+	if known, ok := c.templates.revisions.alike.Get(pair); ok {
 		return known.(bool)
 	}
 	holders := podtemplate.PossibleHolders(sb)
@@ -99,9 +99,9 @@ func (c *candidates) sameButMetadata(
 	}
 	for _, name := range holders {
 		held, err := c.stock.store.SandboxTemplate(ctx, set.Namespace, name)
-		if err == nil && held != nil && c.cache.HoldsRevision(held, revision) {
+		if err == nil && held != nil && c.templates.cache.HoldsRevision(held, revision) {
 			same := podtemplate.SameButMetadata(podtemplate.Materialize(set, current, resolved), held)
-			c.revisions.alike.Add(pair, same)
+			c.templates.revisions.alike.Add(pair, same)
 			return same
 		}
 	}
@@ -110,29 +110,29 @@ func (c *candidates) sameButMetadata(
 
 // dropStale gives back what was taken in an earlier turn and is stale by now.
 func (t *turn) dropStale(ctx context.Context) error {
-	kept := t.taken[:0:0]
-	for i, got := range t.taken {
+	kept := t.hand.taken[:0:0]
+	for i, got := range t.hand.taken {
 		err := t.candidates.checkStale(ctx, got.from.Pool, got.as.Sandbox)
 		missing, isStale := errors.AsType[noTemplateError](err)
 		switch {
 		case isStale:
 			t.suspend(got.from, missing)
 		case err != nil:
-			t.taken = append(kept, t.taken[i:]...)
+			t.hand.taken = append(kept, t.hand.taken[i:]...)
 			return err
 		default:
 			kept = append(kept, got)
 		}
 	}
-	t.taken = kept
+	t.hand.taken = kept
 	return nil
 }
 
 // suspend gives a candidate back, and keeps all that are like it from claims until there
 // is news of sets or templates.
 func (t *turn) suspend(from poolindex.Candidate, why noTemplateError) {
-	t.stock.queue.Release([]poolindex.Candidate{from})
-	t.stock.index.Suspend(from.Pool, from.Revision, why.asOf)
+	t.planner.stock.queue.Release([]poolindex.Candidate{from})
+	t.planner.stock.index.Suspend(from.Pool, from.Revision, why.asOf)
 }
 
 // setRevisions remembers what it takes decoding templates to know: the revisions of sets,

@@ -27,9 +27,9 @@ import (
 
 // planner finds what a claim needs and makes its plans of it.
 type planner struct {
-	*templates
-	stock *stock
-	clock clock.PassiveClock
+	templates *templates
+	stock     *stock
+	clock     clock.PassiveClock
 	// admit judges the sandboxes that are about to be made for a claim, and may change
 	// them; nil lets all pass. charge is how many of them a quota is charged for.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error
@@ -39,9 +39,9 @@ type planner struct {
 
 // turn is one step of a claim: it finds what the claim needs and plans what to write.
 type turn struct {
-	*planner
-	*hand
-	state plan.State
+	planner *planner
+	hand    *hand
+	state   plan.State
 	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
 	waiter *queue.Waiter
 	// dry: the turn takes nothing and makes nothing.
@@ -63,11 +63,11 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	ctx, span := tracing.Start(ctx, "Find sandboxes")
 	defer span.End(slow)
 	s := &t.state
-	s.Now = t.clock.Now()
+	s.Now = t.planner.clock.Now()
 	t.preparedFor(s.Claim.Generation)
-	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = t.room, t.refused, t.making.over(s.Now), nil, plan.NameFree
-	s.Denied = t.denied
-	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
+	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = t.hand.room, t.hand.refused, t.hand.making.over(s.Now), nil, plan.NameFree
+	s.Denied = t.hand.denied
+	t.model, t.candidates = nil, &candidates{templates: t.planner.templates, stock: t.planner.stock, claim: s.Claim, now: s.Now}
 	var err error
 	marked := s.Claim
 	if t.dry { // what it adds to thousands of sandboxes is not shown
@@ -78,8 +78,8 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if t.marks, err = plan.NewMarks(marked); err != nil {
 		return nil, err
 	}
-	t.marks.Seal, s.Setups.LeftOut = t.seal, t.dry
-	if s.Eligible, err = t.stock.eligible(ctx, s.Claim, s.New); err != nil {
+	t.marks.Seal, s.Setups.LeftOut = t.planner.seal, t.dry
+	if s.Eligible, err = t.planner.stock.eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	if s.New || !claims.EndsRefused(s.Claim) {
-		if err := t.refuse(t.checkMetadata(ctx, s.Claim, &s.Eligible, !t.judgedLater())); err != nil {
+		if err := t.refuse(t.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !t.judgedLater())); err != nil {
 			return nil, err
 		}
 	}
@@ -106,10 +106,10 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.state.Eligible, t.state.Name = a.Eligible, a.Name
-	t.charged = len(t.made) // the quota controller may have released charges without a sandbox by now
-	t.heldBack.Insert(t.marks.HeldBack()...)
-	t.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
+	t.state.Eligible, t.state.Name = a.State.Eligible, a.State.Name
+	t.hand.charged = len(t.hand.made) // the quota controller may have released charges without a sandbox by now
+	t.hand.heldBack.Insert(t.marks.HeldBack()...)
+	t.hand.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
 	t.planLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
@@ -118,34 +118,34 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 // preparedFor gives back what is in the hand if the claim was edited since that was
 // prepared: it has the labels, metadata, image and times of before.
 func (t *turn) preparedFor(generation int64) {
-	if t.generation != generation {
+	if t.hand.generation != generation {
 		t.letGo()
-		t.made = nil
-		if t.generation != 0 && !claims.EndsRefused(t.state.Claim) {
-			t.refused = nil
+		t.hand.made = nil
+		if t.hand.generation != 0 && !claims.EndsRefused(t.state.Claim) {
+			t.hand.refused = nil
 		}
-		t.making.reset() // what was in the way may be in the way no more
-		t.denied = nil
-		t.looking.reset()
+		t.hand.making.reset() // what was in the way may be in the way no more
+		t.hand.denied = nil
+		t.hand.looking.reset()
 	}
-	t.generation = generation
+	t.hand.generation = generation
 }
 
 // lookAgain lets sandboxes be taken again, when it is time, whose template could not be
 // found.
 func (t *turn) lookAgain() {
-	if t.waiter != nil && !t.looking.until.IsZero() && t.looking.over(t.state.Now) {
+	if t.waiter != nil && !t.hand.looking.until.IsZero() && t.hand.looking.over(t.state.Now) {
 		sources := sourcesOf(&t.state.Eligible)
-		t.stock.resume(t.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
+		t.planner.stock.resume(t.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
 	}
 }
 
 // planLook says when to look again at what is in the way after a plan, if anything is.
 func (t *turn) planLook(p *plan.Plan) {
-	if p.Wants.Need == 0 || p.Broken == nil && !t.stock.suspended(sourcesOf(&t.state.Eligible)) {
-		t.looking.reset()
-	} else if t.looking.over(t.state.Now) {
-		t.looking.begin(t.state.Now)
+	if p.Wants.Need == 0 || p.Broken == nil && !t.planner.stock.suspended(sourcesOf(&t.state.Eligible)) {
+		t.hand.looking.reset()
+	} else if t.hand.looking.over(t.state.Now) {
+		t.hand.looking.begin(t.state.Now)
 	}
 }
 
@@ -193,16 +193,16 @@ func (t *turn) judgedLater() bool { return !t.state.New && !claims.EndsRefused(t
 // modelOfClaim returns the model of the claim's fresh sandboxes. e is changed to what it is of.
 func (t *turn) modelOfClaim(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
 	if t.judgedLater() {
-		return t.freshModel(ctx, t.state.Claim, e, t.stock.store)
+		return t.planner.templates.freshModel(ctx, t.state.Claim, e, t.planner.stock.store)
 	}
-	return t.surelyRefused(ctx, t.state.Claim, e)
+	return t.planner.surelyRefused(ctx, t.state.Claim, e)
 }
 
 // surelyRefused returns the model of a claim's fresh sandboxes. Before the claim is
 // refused, which is final, sets and templates are read as they are now: what lets it in
 // may have been written a moment ago. e is changed to what the model is of.
 func (p *planner) surelyRefused(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*freshModel, error) {
-	model, err := p.freshModel(ctx, claim, e, p.stock.store)
+	model, err := p.templates.freshModel(ctx, claim, e, p.stock.store)
 	if err != nil || model.refused == nil {
 		return model, err
 	}
@@ -214,7 +214,7 @@ func (p *planner) surelyRefused(ctx context.Context, claim *v1alpha1.SandboxClai
 		return model, err // with nothing to make it from there is nothing that lets it in
 	}
 	*e = now
-	return p.freshModel(ctx, claim, e, p.stock.store.TemplatesNow())
+	return p.templates.freshModel(ctx, claim, e, p.stock.store.TemplatesNow())
 }
 
 // find takes and makes what a claim needs, as far as one transaction can take it.
@@ -234,8 +234,8 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 		if err := t.take(ctx, a, 1, false); err != nil {
 			return plan.Offer{}, err
 		}
-		if len(t.taken) > 0 {
-			a.SkipTrial(t.taken[0].as)
+		if len(t.hand.taken) > 0 {
+			a.SkipTrial(t.hand.taken[0].as)
 			needs = a.Needs()
 		}
 		t.returnBeyond(needs.Take)
@@ -253,10 +253,10 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 		err := t.takeOrFail(ctx, a, a.Missing(), broken)
 		return t.offer(broken), err
 	}
-	if err := t.take(ctx, a, needs.Take, claims.AllOrNothing(a.Claim)); err != nil {
+	if err := t.take(ctx, a, needs.Take, claims.AllOrNothing(a.State.Claim)); err != nil {
 		return plan.Offer{}, err
 	}
-	if len(t.taken) < needs.Take && claims.AllOrNothing(a.Claim) {
+	if len(t.hand.taken) < needs.Take && claims.AllOrNothing(a.State.Claim) {
 		t.letGo() // others can do with them
 	}
 	return t.offer(broken), nil
@@ -264,38 +264,38 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 
 // whyBroken is why no sandboxes can be made for a claim whose time is up.
 func (t *turn) whyBroken(ctx context.Context, a *plan.Assessment) (broken, err error) {
-	if t.unknown != nil {
-		return t.unknown, nil
+	if t.hand.unknown != nil {
+		return t.hand.unknown, nil
 	}
-	model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
+	model, err := t.planner.templates.freshModel(ctx, a.State.Claim, &a.State.Eligible, t.planner.stock.store)
 	switch {
-	case err == nil && model.broken == nil && model.limit.Left(a.Held) < a.Missing():
+	case err == nil && model.broken == nil && model.limit.Left(a.State.Held) < a.Missing():
 		return model.limit, nil
 	case err == nil:
 		return model.broken, nil
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	return unread(ctx, a.Claim, err), nil // its time is up all the same
+	return unread(ctx, a.State.Claim, err), nil // its time is up all the same
 }
 
 // takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
 // why none can be made for it, although it would take these.
 func (t *turn) takeOrFail(ctx context.Context, a *plan.Assessment, n int, broken error) error {
-	if err := t.takeSurely(ctx, a, n, false); err != nil || len(t.taken) >= n {
+	if err := t.takeSurely(ctx, a, n, false); err != nil || len(t.hand.taken) >= n {
 		return err
 	}
-	available := len(t.taken)
+	available := len(t.hand.taken)
 	if !t.dry { // which has taken none
-		available = min(n, available+t.stock.queue.Free(sourcesOf(&a.Eligible)))
+		available = min(n, available+t.planner.stock.queue.Free(sourcesOf(&a.State.Eligible)))
 	}
-	return shortage(a.Claim, &a.Eligible, n, available, broken)
+	return shortage(a.State.Claim, &a.State.Eligible, n, available, broken)
 }
 
 // offer is what the hand has.
 func (t *turn) offer(broken error) plan.Offer {
-	o := plan.Offer{Made: t.made, WouldMake: t.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(t.taken))}
-	for _, c := range t.taken {
+	o := plan.Offer{Made: t.hand.made, WouldMake: t.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(t.hand.taken))}
+	for _, c := range t.hand.taken {
 		o.Candidates = append(o.Candidates, *c.as)
 	}
 	return o
@@ -308,15 +308,15 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	if err := t.takeSurely(ctx, a, n, true); err != nil {
 		return false, nil, err
 	}
-	lacks := n - len(t.taken)
+	lacks := n - len(t.hand.taken)
 	if lacks <= 0 {
 		return true, nil, nil
 	}
-	if !a.Eligible.CanMake() {
+	if !a.State.Eligible.CanMake() {
 		return false, nil, nil
 	}
-	if t.unknown != nil {
-		return false, t.unknown, nil
+	if t.hand.unknown != nil {
+		return false, t.hand.unknown, nil
 	}
 	if broken, err = t.needModel(ctx, a); broken != nil || err != nil {
 		return false, broken, err
@@ -331,10 +331,10 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	if err := t.makeFresh(ctx, a, lacks); err != nil {
 		return false, nil, err
 	}
-	if t.unknown != nil {
-		return false, t.unknown, nil
+	if t.hand.unknown != nil {
+		return false, t.hand.unknown, nil
 	}
-	if claims.AllOrNothing(a.Claim) && len(t.taken)+len(t.made) < n {
+	if claims.AllOrNothing(a.State.Claim) && len(t.hand.taken)+len(t.hand.made) < n {
 		t.letGo() // others can do with them until some can be made
 	}
 	return broken == nil, broken, nil
@@ -344,17 +344,17 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 // can be made now.
 func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err error) {
 	if t.model == nil {
-		model, err := t.modelOfClaim(ctx, &a.Eligible)
+		model, err := t.modelOfClaim(ctx, &a.State.Eligible)
 		switch {
 		case err == nil:
 			t.model = model
 		case ctx.Err() != nil || a.FailsOnShortage():
 			return nil, err
 		default: // the claim goes on with what there is, and looks again
-			return unread(ctx, a.Claim, err), nil
+			return unread(ctx, a.State.Claim, err), nil
 		}
 	}
-	if t.model.refused != nil && (a.New || t.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
+	if t.model.refused != nil && (a.State.New || t.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
 		return nil, t.model.refused
 	}
 	return t.model.broken, nil
@@ -364,14 +364,14 @@ func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err e
 // and why not all of them. Where a part of them would be made for nothing, there are
 // none.
 func (t *turn) mayMake(a *plan.Assessment, lacks int) (int, error) {
-	left, wants := t.model.limit.Left(a.Held), lacks
+	left, wants := t.model.limit.Left(a.State.Held), lacks
 	if a.FailsOnShortage() { // which has to be known before the first transaction
-		wants = a.Missing() - len(t.taken)
+		wants = a.Missing() - len(t.hand.taken)
 	}
 	switch {
 	case wants <= left:
 		return lacks, nil
-	case claims.AllOrNothing(a.Claim) || a.FailsOnShortage():
+	case claims.AllOrNothing(a.State.Claim) || a.FailsOnShortage():
 		return 0, t.model.limit
 	}
 	return left, t.model.limit
@@ -394,52 +394,52 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim
 // fails; one that goes on does so without them, and tries again later.
 func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
-	admitted := len(t.made)
-	if claims.SandboxName(a.Claim) != "" && admitted == 0 {
+	admitted := len(t.hand.made)
+	if claims.SandboxName(a.State.Claim) != "" && admitted == 0 {
 		var err error
-		if a.Name, err = t.nameState(ctx, a.Claim); err != nil || a.Name != plan.NameFree {
+		if a.State.Name, err = t.nameState(ctx, a.State.Claim); err != nil || a.State.Name != plan.NameFree {
 			return err
 		}
 	}
-	made := slices.Clone(t.made)
+	made := slices.Clone(t.hand.made)
 	for len(made) < n {
-		name := cmp.Or(claims.SandboxName(a.Claim), podtemplate.NewName(t.model.sandbox.GenerateName))
-		sb, err := t.marks.NewSandbox(t.model.sandbox, t.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
+		name := cmp.Or(claims.SandboxName(a.State.Claim), podtemplate.NewName(t.model.sandbox.GenerateName))
+		sb, err := t.marks.NewSandbox(t.model.sandbox, t.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), a.State.Now)
 		if err != nil {
 			return err
 		}
 		made = append(made, sb)
 	}
-	if t.admit != nil && len(made) > admitted {
-		if err := t.admit(ctx, a.Claim, made[admitted:], max(0, len(made)-t.charged)); err != nil {
-			if a.New {
+	if t.planner.admit != nil && len(made) > admitted {
+		if err := t.planner.admit(ctx, a.State.Claim, made[admitted:], max(0, len(made)-t.hand.charged)); err != nil {
+			if a.State.New {
 				return err
 			}
 			if errors.Is(err, ErrIdentityUnknown) {
-				t.unknown = ErrIdentityUnknown
+				t.hand.unknown = ErrIdentityUnknown
 				return nil
 			}
-			klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(a.Claim))
-			t.making.begin(a.Now)
-			t.denied = denial(err)
-			a.Denied = t.denied
+			klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(a.State.Claim))
+			t.hand.making.begin(a.State.Now)
+			t.hand.denied = denial(err)
+			a.State.Denied = t.hand.denied
 			return nil
 		}
 	}
-	t.denied, a.Denied = nil, nil
-	t.made, t.charged = made, max(t.charged, len(made))
+	t.hand.denied, a.State.Denied = nil, nil
+	t.hand.made, t.hand.charged = made, max(t.hand.charged, len(made))
 	return nil
 }
 
 // takeSurely takes n sandboxes, and for a claim that is not stored yet looks again
 // before there are too few. anyNumber says that any will do.
 func (t *turn) takeSurely(ctx context.Context, a *plan.Assessment, n int, anyNumber bool) error {
-	atOnce := claims.AllOrNothing(a.Claim) && !anyNumber
-	if err := t.take(ctx, a, n, atOnce); err != nil || len(t.taken) >= n || !a.New {
+	atOnce := claims.AllOrNothing(a.State.Claim) && !anyNumber
+	if err := t.take(ctx, a, n, atOnce); err != nil || len(t.hand.taken) >= n || !a.State.New {
 		return err
 	}
 	var err error
-	if a.Eligible, err = t.stock.lookAgain(ctx, a.Claim, a.Eligible, n-len(t.taken)); err != nil {
+	if a.State.Eligible, err = t.planner.stock.lookAgain(ctx, a.State.Claim, a.State.Eligible, n-len(t.hand.taken)); err != nil {
 		return err
 	}
 	return t.take(ctx, a, n, atOnce)
@@ -449,26 +449,26 @@ func (t *turn) takeSurely(ctx context.Context, a *plan.Assessment, n int, anyNum
 // stands in line for all that it lacks, also where n is what one transaction takes: it
 // keeps its place while it writes.
 func (t *turn) take(ctx context.Context, a *plan.Assessment, n int, atOnce bool) error {
-	sources := sourcesOf(&a.Eligible)
+	sources := sourcesOf(&a.State.Eligible)
 	if t.dry {
-		t.taken = nil
-		_, err := t.prepare(ctx, t.stock.queue.Peek(sources, n))
+		t.hand.taken = nil
+		_, err := t.prepare(ctx, t.planner.stock.queue.Peek(sources, n))
 		return err
 	}
-	for len(t.taken) < n {
-		lacks := n - len(t.taken)
+	for len(t.hand.taken) < n {
+		lacks := n - len(t.hand.taken)
 		var got []poolindex.Candidate
 		if t.waiter == nil {
-			got = t.stock.queue.TakeFree(sources, lacks, atOnce)
+			got = t.planner.stock.queue.TakeFree(sources, lacks, atOnce)
 		} else {
-			t.stock.queue.Wait(t.waiter, wantsOf(a.Claim, &a.Eligible, plan.Wants{Need: a.Missing(), AtOnce: atOnce, Yields: a.Wants().Yields}, len(t.taken)))
-			got = t.stock.queue.Take(t.waiter, lacks)
+			t.planner.stock.queue.Wait(t.waiter, wantsOf(a.State.Claim, &a.State.Eligible, plan.Wants{Need: a.Missing(), AtOnce: atOnce, Yields: a.Wants().Yields}, len(t.hand.taken)))
+			got = t.planner.stock.queue.Take(t.waiter, lacks)
 		}
 		if len(got) == 0 {
 			return nil
 		}
 		if left, err := t.prepare(ctx, got); err != nil {
-			t.stock.queue.Release(left)
+			t.planner.stock.queue.Release(left)
 			return err
 		}
 	}
@@ -483,11 +483,11 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 		missing, isMissing := errors.AsType[noTemplateError](err)
 		switch {
 		case err == nil:
-			t.taken = append(t.taken, taken{from, as})
+			t.hand.taken = append(t.hand.taken, taken{from, as})
 		case isMissing && !t.dry:
 			t.suspend(from, missing)
 		case errors.Is(err, errMoved) && !t.dry:
-			t.stock.queue.Discard(from)
+			t.planner.stock.queue.Discard(from)
 		case !isMissing && !errors.Is(err, errMoved):
 			return got[i:], err
 		}
@@ -498,26 +498,26 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 // returnBeyond returns all but the first n taken sandboxes. There can be more than n after a
 // conflict on the sandbox that runs the claim's image.
 func (t *turn) returnBeyond(n int) {
-	if len(t.taken) <= n {
+	if len(t.hand.taken) <= n {
 		return
 	}
-	kept := t.taken[:n:n]
-	t.taken = t.taken[n:]
+	kept := t.hand.taken[:n:n]
+	t.hand.taken = t.hand.taken[n:]
 	t.letGo()
-	t.taken = kept
+	t.hand.taken = kept
 }
 
 // letGo gives back what was taken and not bound. A dry turn has taken nothing: what it
 // has looked at is others' to take.
 func (t *turn) letGo() {
 	if t.dry {
-		t.taken = nil
+		t.hand.taken = nil
 		return
 	}
-	if t.waiter != nil && len(t.taken) > 0 {
-		t.stock.queue.Leave(t.waiter) // or it would be woken by what it gives back
+	if t.waiter != nil && len(t.hand.taken) > 0 {
+		t.planner.stock.queue.Leave(t.waiter) // or it would be woken by what it gives back
 	}
-	t.hand.letGo(t.stock.queue)
+	t.hand.letGo(t.planner.stock.queue)
 }
 
 // shortage is what a claim is told that would rather fail than wait and finds too few

@@ -76,7 +76,7 @@ type outlook struct {
 
 // work is what a server remembers of its own work on a claim. All of it can be lost.
 type work struct {
-	hand
+	hand hand
 	// wroteAt is when the claim was last written.
 	wroteAt time.Time
 	// notes spaces out writes that bind nothing and end nothing.
@@ -111,7 +111,7 @@ func newWork() *work {
 // has changed is answered at once.
 func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
-	case p.OnlyProgress(w.room):
+	case p.OnlyProgress(w.hand.room):
 		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
 	case p.Binds() || p.Ends() || p.Observes():
 		return 0
@@ -262,11 +262,11 @@ func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	if len(u.heldBack) != u.work.heldBack.Len() {
-		u.heldBack = sets.List(u.work.heldBack)
+	if len(u.heldBack) != u.work.hand.heldBack.Len() {
+		u.heldBack = sets.List(u.work.hand.heldBack)
 	}
-	if len(u.withoutRuntime) != u.work.withoutRuntime.Len() {
-		u.withoutRuntime = sets.List(u.work.withoutRuntime)
+	if len(u.withoutRuntime) != u.work.hand.withoutRuntime.Len() {
+		u.withoutRuntime = sets.List(u.work.hand.withoutRuntime)
 	}
 }
 
@@ -415,7 +415,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 // forget ends the work on a claim, and takes it up anew if there is news that it was opened
 // again meanwhile.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
-	u.work.letGo(c.queue)
+	u.work.hand.letGo(c.queue)
 	u.work.setups.keep(nil)
 	c.queue.Leave(u.waiter)
 	c.setMine(u, false)

@@ -51,10 +51,10 @@ const refusedLook = time.Minute
 // report writes on the claim which sandbox it has after a plan, and how that is, or why there is
 // none.
 func (agentSandbox) report(a *Assessment, p *Plan) {
-	if !Expired(a.claim, a.Now) {
+	if !Expired(a.claim, a.State.Now) {
 		a.reportSandbox(p)
 	}
-	noteFirstReady(a.claim, a.Claim, a.Now)
+	noteFirstReady(a.claim, a.State.Claim, a.State.Now)
 }
 
 func (a *Assessment) reportSandbox(p *Plan) {
@@ -71,21 +71,21 @@ func (a *Assessment) reportSandbox(p *Plan) {
 	ready := claims.AgentReady(a.claim, sb)
 	if sb == nil {
 		ready.Reason, ready.Message = a.whyNone(p)
-		if look := a.Now.Add(refusedLook); a.Refused != nil && look.Before(p.Until) {
+		if look := a.State.Now.Add(refusedLook); a.State.Refused != nil && look.Before(p.Until) {
 			p.Until = look
 		}
 	} else {
 		a.namePool(sb)
 	}
-	if look := a.Now.Add(refusedLook); a.Name != NameFree && look.Before(p.Until) {
+	if look := a.State.Now.Add(refusedLook); a.State.Name != NameFree && look.Before(p.Until) {
 		p.Until = look
 	}
 	// What other rules have said of it in this plan is no transition.
 	meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionReady)
-	if before := meta.FindStatusCondition(a.Claim.Status.Conditions, v1alpha1.ClaimConditionReady); before != nil && !a.New {
+	if before := meta.FindStatusCondition(a.State.Claim.Status.Conditions, v1alpha1.ClaimConditionReady); before != nil && !a.State.New {
 		meta.SetStatusCondition(&a.claim.Status.Conditions, *before)
 	}
-	setAgentReady(a.claim, ready, a.Now)
+	setAgentReady(a.claim, ready, a.State.Now)
 }
 
 // setAgentReady sets the condition Ready of a claim. The time of its transition is not in the
@@ -118,7 +118,7 @@ func (a *Assessment) theSandbox(p *Plan) *v1alpha1.Sandbox {
 	for _, sb := range slices.Concat(has, p.Released) {
 		known[sb.Name] = true
 	}
-	for _, sb := range a.Held {
+	for _, sb := range a.State.Held {
 		if sb.DeletionTimestamp == nil && !known[sb.Name] && !v1alpha1.IsReservedFailed(sb) {
 			has = append(has, sb)
 		}
@@ -160,7 +160,7 @@ func (a *Assessment) nameSandbox(sb *v1alpha1.Sandbox) {
 // clients read it there, and drop the older fields when they write.
 func (a *Assessment) namePool(sb *v1alpha1.Sandbox) {
 	pool := sb.Labels[v1alpha1.LabelSandboxPool]
-	if a.claim.Spec.WarmPoolRef != nil || pool == "" || len(a.Eligible.Pools) == 0 {
+	if a.claim.Spec.WarmPoolRef != nil || pool == "" || len(a.State.Eligible.Pools) == 0 {
 		return
 	}
 	a.claim.Spec.WarmPoolRef = &v1alpha1.SandboxClaimWarmPoolRef{Name: pool}
@@ -174,13 +174,13 @@ func (a *Assessment) applyClaimDefaults(sb *v1alpha1.Sandbox) {
 	}
 	pool := sb.Labels[v1alpha1.LabelSandboxPool]
 	isOwn := func(set *v1alpha1.SandboxSet) bool { return set != nil && set.Name == pool }
-	set := a.Eligible.MakeFrom
+	set := a.State.Eligible.MakeFrom
 	if !isOwn(set) {
-		i := slices.IndexFunc(a.Eligible.Pools, isOwn)
+		i := slices.IndexFunc(a.State.Eligible.Pools, isOwn)
 		if i < 0 {
 			return
 		}
-		set = a.Eligible.Pools[i]
+		set = a.State.Eligible.Pools[i]
 	}
 	if defaults := set.Spec.ClaimDefaults; defaults != nil {
 		a.claim.Spec.Lifecycle = defaults.Lifecycle.DeepCopy()
@@ -189,10 +189,10 @@ func (a *Assessment) applyClaimDefaults(sb *v1alpha1.Sandbox) {
 
 // whyNone is why the claim has no sandbox.
 func (a *Assessment) whyNone(p *Plan) (reason, message string) {
-	problem := a.Eligible.Problem
+	problem := a.State.Eligible.Problem
 	switch {
-	case a.Refused != nil:
-		return refusedReason(a.Refused)
+	case a.State.Refused != nil:
+		return refusedReason(a.State.Refused)
 	case problem != nil && problem.Missing && problem.Reason == v1alpha1.ReasonSandboxSetNotFound:
 		return claims.AgentReasonWarmPoolNotFound, claims.AgentWarmPoolNotFound(problem.Name)
 	case problem != nil && problem.Missing:
@@ -203,12 +203,12 @@ func (a *Assessment) whyNone(p *Plan) (reason, message string) {
 		return claims.AgentReasonTemplateNotFound, claims.AgentTemplateNotFound(a.templateName())
 	case p.Broken != nil:
 		return claims.AgentReasonError, claims.AgentError(p.Broken.Error())
-	case a.Denied != nil:
-		return claims.AgentReasonError, claims.AgentError(a.Denied.Error())
-	case a.Name == NameLeaving:
+	case a.State.Denied != nil:
+		return claims.AgentReasonError, claims.AgentError(a.State.Denied.Error())
+	case a.State.Name == NameLeaving:
 		return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage +
 			"; it is made when the one named " + a.claim.Name + ", which is being deleted, is gone"
-	case a.Name == NameTaken:
+	case a.State.Name == NameTaken:
 		return claims.AgentReasonError, claims.AgentError("a Sandbox named " + a.claim.Name +
 			" exists that is not this claim's; delete it, or create the claim under another name")
 	}
@@ -217,10 +217,10 @@ func (a *Assessment) whyNone(p *Plan) (reason, message string) {
 
 // templateName is the template that fresh sandboxes of the claim are made from.
 func (a *Assessment) templateName() string {
-	if a.Eligible.MakeFrom != nil {
-		return v1alpha1.SandboxTemplateOf(a.Eligible.MakeFrom)
+	if a.State.Eligible.MakeFrom != nil {
+		return v1alpha1.SandboxTemplateOf(a.State.Eligible.MakeFrom)
 	}
-	return cmp.Or(a.Eligible.MakeFromTemplate, a.Eligible.Name)
+	return cmp.Or(a.State.Eligible.MakeFromTemplate, a.State.Eligible.Name)
 }
 
 // refusedReason is a refusal in the words of agent-sandbox.

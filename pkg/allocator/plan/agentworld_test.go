@@ -50,17 +50,17 @@ func newAgentWorld(t testing.TB, data []byte) *world {
 // findOfAgent adds to an offer what is found for a claim of agent-sandbox, for which one
 // sandbox is made, of its name.
 func (w *world) findOfAgent(a *Assessment, marks *Marks, stock []*v1alpha1.Sandbox, o Offer, makes bool) Offer {
-	if len(stock) > 0 && !v1alpha1.NeedsFresh(&a.Claim.Spec) {
+	if len(stock) > 0 && !v1alpha1.NeedsFresh(&a.State.Claim.Spec) {
 		o.Candidates = []Candidate{{Sandbox: stock[0], Template: stock[0].Spec.Template, Lock: "lock"}}
 		return o
 	}
 	if !makes {
 		return o
 	}
-	if other := w.sandboxes[a.Claim.Name]; other != nil {
-		a.Name = NameTaken
+	if other := w.sandboxes[a.State.Claim.Name]; other != nil {
+		a.State.Name = NameTaken
 		if other.DeletionTimestamp != nil {
-			a.Name = NameLeaving
+			a.State.Name = NameLeaving
 		}
 		return o
 	}
@@ -69,7 +69,7 @@ func (w *world) findOfAgent(a *Assessment, marks *Marks, stock []*v1alpha1.Sandb
 	if w.names%2 == 0 {
 		hasRuntime(model)
 	}
-	sb, err := marks.NewSandbox(model, nil, a.Claim.Name, types.UID(fmt.Sprintf("uid-%d", w.names)), "lock", w.now)
+	sb, err := marks.NewSandbox(model, nil, a.State.Claim.Name, types.UID(fmt.Sprintf("uid-%d", w.names)), "lock", w.now)
 	if err != nil {
 		w.Fatal(err)
 	}

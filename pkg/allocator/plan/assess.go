@@ -15,7 +15,7 @@ import (
 
 // Assessment is what becomes of what a claim holds: the first half of a plan.
 type Assessment struct {
-	State
+	State State
 	// features are those that apply to the claim.
 	features []feature
 	// claim is the next state.
@@ -74,7 +74,7 @@ func Assess(s State) *Assessment {
 	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
-		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
+		a.count(a.ready[:min(len(a.ready), a.State.Room-len(a.released))])
 	}
 	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
@@ -93,11 +93,11 @@ func (a *Assessment) sort() {
 	}
 	var found []v1alpha1.ClaimedSandbox
 	var failed []failure
-	for _, sb := range a.Held {
+	for _, sb := range a.State.Held {
 		switch {
 		case v1alpha1.IsReservedFailed(sb) || sb.DeletionTimestamp != nil:
 		case !IsStarting(sb):
-			if state := v1alpha1.StateOf(sb, a.Now); state != v1alpha1.StateDead && !named[sb.Name] {
+			if state := v1alpha1.StateOf(sb, a.State.Now); state != v1alpha1.StateDead && !named[sb.Name] {
 				found = append(found, claimed(sb))
 			}
 		default:
@@ -112,8 +112,8 @@ func (a *Assessment) sort() {
 	a.fail(failed)
 	a.bound()
 	for _, sb := range a.useless() {
-		if len(a.released) < a.Room {
-			a.released = append(a.released, letGo(sb, false, a.Now))
+		if len(a.released) < a.State.Room {
+			a.released = append(a.released, letGo(sb, false, a.State.Now))
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (a *Assessment) sort() {
 // did.
 func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
 	is := a.progressOf(sb)
-	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.Now.Before(readyBy(a.claim, sb))
+	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.State.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case is.progress == Done:
 		a.ready = append(a.ready, sb)
@@ -138,7 +138,7 @@ func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
 // what is not needed any more because a client raised the status, and with AllOrNothing
 // everything, if the claim gets no more and not all are there; and what does not fit.
 func (a *Assessment) useless() (all []*v1alpha1.Sandbox) {
-	lacks, over := a.lacks(), a.expired || a.Refused != nil
+	lacks, over := a.lacks(), a.expired || a.State.Refused != nil
 	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.tooLarge() {
 		lacks = 0
 	}
@@ -151,7 +151,7 @@ func (a *Assessment) useless() (all []*v1alpha1.Sandbox) {
 
 // tooLarge reports whether what the claim lacks does not fit into a transaction.
 func (a *Assessment) tooLarge() bool {
-	return a.Refused != nil && a.Refused.Reason == v1alpha1.ReasonTooLarge
+	return a.State.Refused != nil && a.State.Refused.Reason == v1alpha1.ReasonTooLarge
 }
 
 // lacks is how many more sandboxes have to count.
@@ -189,12 +189,12 @@ func (a *Assessment) room() int {
 	if claims.AllOrNothing(a.claim) {
 		return claims.Replicas(a.claim)
 	}
-	return max(0, a.Room-len(a.released)-len(a.counted)-len(a.marked))
+	return max(0, a.State.Room-len(a.released)-len(a.counted)-len(a.marked))
 }
 
 // takes is how many sandboxes the transaction may bind.
 func (a *Assessment) takes() int {
-	if a.expired || a.Refused != nil {
+	if a.expired || a.State.Refused != nil {
 		return 0
 	}
 	return min(a.missing, a.mayHave, a.room())
@@ -232,10 +232,10 @@ func isOnTheWay(sb *v1alpha1.Sandbox) bool {
 // and neither does one whose time is up, but that is told what it could not get.
 func (a *Assessment) Needs() Needs {
 	switch {
-	case a.missing == 0 || a.Refused != nil:
+	case a.missing == 0 || a.State.Refused != nil:
 		return Needs{}
 	case a.expired:
-		return Needs{Explain: !Expired(a.claim, a.Now) && claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()}
+		return Needs{Explain: !Expired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
 	case a.LetsGo() && claims.AllOrNothing(a.claim):
 		return Needs{} // first let go, then begin again
 	}
@@ -245,7 +245,7 @@ func (a *Assessment) Needs() Needs {
 // FailsOnShortage reports whether the claim would rather not be stored than lack
 // sandboxes.
 func (a *Assessment) FailsOnShortage() bool {
-	return a.New && a.Claim.Spec.OnShortage == v1alpha1.ShortageFail
+	return a.State.New && a.State.Claim.Spec.OnShortage == v1alpha1.ShortageFail
 }
 
 // atOnce reports whether sandboxes of the pools must come all at once, because none are
@@ -256,12 +256,12 @@ func (a *Assessment) atOnce(broken error) bool {
 
 // makes reports whether sandboxes are made for what the pools lack.
 func (a *Assessment) makes() bool {
-	return claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake() && a.MayMake && !a.LetsGo()
+	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.MayMake && !a.LetsGo()
 }
 
 // until is when the passing of time alone changes something.
 func (a *Assessment) until() time.Time {
-	until := Deadline(a.claim, a.Start)
+	until := Deadline(a.claim, a.State.Start)
 	if !claims.TimesOut(a.claim) {
 		return until // what it has may start for as long as that takes
 	}

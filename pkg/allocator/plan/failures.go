@@ -41,8 +41,8 @@ type failure struct {
 // fail lets go of sandboxes that failed, as far as they fit into the transaction, and
 // counts them.
 func (a *Assessment) fail(failures []failure) {
-	for _, f := range failures[:min(len(failures), a.Room)] {
-		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.Now)
+	for _, f := range failures[:min(len(failures), a.State.Room)] {
+		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.State.Now)
 		each(a.features, func(r releaser) { r.release(a, next, f.setup) })
 		f.sb = next
 		a.released = append(a.released, next)
@@ -87,14 +87,14 @@ func notSetUp() *claims.SetupError {
 func (a *Assessment) bound() {
 	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
 	lacks := max(0, a.lacks()-onTheWay)
-	if a.Refused != nil || !claims.ReplacesFailed(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
+	if a.State.Refused != nil || !claims.ReplacesFailed(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
 		return
 	}
 	message := fmt.Sprintf("%d sandboxes failed in preparation, so the claim gets no others", failed)
 	if listed := a.claim.Status.Failures; len(listed) > 0 {
 		message += "; the first is " + claims.FailureMessage(&listed[0])
 	}
-	a.Refused = &RefusedError{Reason: v1alpha1.ReasonTooManyFailures, Message: message}
+	a.State.Refused = &RefusedError{Reason: v1alpha1.ReasonTooManyFailures, Message: message}
 }
 
 // credit is how many more sandboxes the claim may have, so that no more can fail than may.

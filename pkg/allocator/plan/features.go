@@ -106,7 +106,7 @@ func each[T any](all []feature, f func(T)) {
 
 // progressOf returns how far a sandbox is that the claim holds and that is starting.
 func (a *Assessment) progressOf(sb *v1alpha1.Sandbox) preparation {
-	o := preparation{progress: readiness(sb, a.Now)}
+	o := preparation{progress: readiness(sb, a.State.Now)}
 	each(a.features, func(f progresser) { o = f.progress(a, sb, o) })
 	return o
 }

@@ -60,13 +60,13 @@ func (a *Assessment) imageRuns() bool {
 	image := a.claim.Spec.InplaceUpdate.Image
 	runs := func(sb *v1alpha1.Sandbox) bool { return inplace.HasImage(sb.Spec.Template, image) }
 	counts := func(sb *v1alpha1.Sandbox) bool { return !IsStarting(sb) && !v1alpha1.IsReservedFailed(sb) && runs(sb) }
-	return slices.ContainsFunc(a.counted, runs) || slices.ContainsFunc(a.Held, counts)
+	return slices.ContainsFunc(a.counted, runs) || slices.ContainsFunc(a.State.Held, counts)
 }
 
 // forgetImageOfOlderSpec removes the failure of an image from the status if the claim has been
 // edited since, so that the image is tried again.
 func (a *Assessment) forgetImageOfOlderSpec() {
-	if a.claim.Generation != a.Claim.Status.ObservedGeneration && lacksForImage(a.claim) {
+	if a.claim.Generation != a.State.Claim.Status.ObservedGeneration && lacksForImage(a.claim) {
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}
 }
@@ -80,7 +80,7 @@ func (a *Assessment) lacksItsImage(sb *v1alpha1.Sandbox) bool {
 // release records in the conditions of a sandbox that it could not be given its image, also if the
 // node was still trying to pull it.
 func (inPlaceUpdate) release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.SetupError) {
-	if why == nil && beforeSetup(sb, a.Now) == Pending && inplace.InProgress(sb) && inplace.GoalOf(sb).Image {
-		inplace.GiveUpImage(sb, a.Now)
+	if why == nil && beforeSetup(sb, a.State.Now) == Pending && inplace.InProgress(sb) && inplace.GoalOf(sb).Image {
+		inplace.GiveUpImage(sb, a.State.Now)
 	}
 }

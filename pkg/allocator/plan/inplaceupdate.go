@@ -70,10 +70,10 @@ func (inPlaceUpdate) bind(a *Assessment, b *binding) {
 		if c.ResizeFailed != nil {
 			goal.Failed = c.ResizeFailed.Error()
 		}
-		inplace.Begin(b.sandbox, goal, a.Now)
+		inplace.Begin(b.sandbox, goal, a.State.Now)
 		b.waits = true
 	case c.ResizeFailed != nil:
-		inplace.Fail(b.sandbox, a.Now, c.ResizeFailed)
+		inplace.Fail(b.sandbox, a.State.Now, c.ResizeFailed)
 	}
 }
 
@@ -97,7 +97,7 @@ func (inPlaceUpdate) report(a *Assessment, p *Plan) {
 	for _, sb := range p.Bound {
 		left.add(sb)
 	}
-	for _, sb := range a.Held {
+	for _, sb := range a.State.Held {
 		if sb.DeletionTimestamp == nil && !v1alpha1.IsReservedFailed(sb) && !leaving[sb.Name] {
 			left.add(sb)
 		}
@@ -105,7 +105,7 @@ func (inPlaceUpdate) report(a *Assessment, p *Plan) {
 	if left.succeeded+left.failed+left.running == 0 {
 		left = lost
 	}
-	left.report(a.claim, a.Now)
+	left.report(a.claim, a.State.Now)
 }
 
 const (

@@ -23,11 +23,11 @@ import (
 // is up, and goes on otherwise. An error means that the template of a candidate
 // cannot be read.
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
-	p := &Plan{Claim: a.claim, before: a.Claim, took: a.Now.Sub(a.Start), Until: a.until(), Broken: o.Broken, Problem: a.Eligible.Problem, Claimer: Claimer(a.Claim)}
-	if a.Broken != nil {
-		p.Broken = a.Broken
+	p := &Plan{Claim: a.claim, before: a.State.Claim, took: a.State.Now.Sub(a.State.Start), Until: a.until(), Broken: o.Broken, Problem: a.State.Eligible.Problem, Claimer: Claimer(a.State.Claim)}
+	if a.State.Broken != nil {
+		p.Broken = a.State.Broken
 	}
-	a.Offered = o.Candidates
+	a.State.Offered = o.Candidates
 	a.features = featuresOf(&a.State)
 	waits, err := a.take(p, &o, marks)
 	if err != nil {
@@ -39,8 +39,8 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	reportOn(a, p.Problem)
 	conclude(a, p)
 	forgetIdentity(a.claim)
-	if a.Refused != nil && claims.Unfinished(a.claim) {
-		p.Broken = a.Refused // which it may be no more when all that starts is ready
+	if a.State.Refused != nil && claims.Unfinished(a.claim) {
+		p.Broken = a.State.Refused // which it may be no more when all that starts is ready
 	}
 	a.claim.Status.Waiting = nil
 	if claims.Unfinished(a.claim) || int(a.claim.Status.ClaimedReplicas) < claims.Replicas(a.claim) {
@@ -60,7 +60,7 @@ func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err er
 	candidates, made := use(a, o)
 	waits = make([]bool, len(candidates))
 	for i := range candidates {
-		sb, err := marks.bind(&candidates[i], a.Now)
+		sb, err := marks.bind(&candidates[i], a.State.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err er
 		p.Bound = append(p.Bound, sb)
 	}
 	for _, sb := range made {
-		next := dated(sb, a.Now)
+		next := dated(sb, a.State.Now)
 		if _, err := a.bind(marks, next, nil); err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sand
 	atOnce := claims.AllOrNothing(a.claim)
 	n := a.takes()
 	candidates = o.Candidates[:min(n, len(o.Candidates))]
-	if a.New && len(candidates) == 0 && !atOnce && n == a.Room && n > 1 {
+	if a.State.New && len(candidates) == 0 && !atOnce && n == a.State.Room && n > 1 {
 		n-- // so that the transaction can have a guard
 	}
 	made = o.Made[:min(n-len(candidates), len(o.Made))]
@@ -120,14 +120,14 @@ func conclude(a *Assessment, p *Plan) {
 	switch {
 	case len(p.Counted)+len(p.Released) < a.starting:
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
-		complete(a.claim, a.Now)
-	case !a.expired && (a.Refused == nil || !claims.EndsRefused(a.claim)):
-	case a.Refused != nil && claims.EndsRefused(a.claim):
-		reject(a.claim, a.Now, a.Refused)
-	case Expired(a.claim, a.Now):
-		lapse(a.claim, a.Now)
+		complete(a.claim, a.State.Now)
+	case !a.expired && (a.State.Refused == nil || !claims.EndsRefused(a.claim)):
+	case a.State.Refused != nil && claims.EndsRefused(a.claim):
+		reject(a.claim, a.State.Now, a.State.Refused)
+	case Expired(a.claim, a.State.Now):
+		lapse(a.claim, a.State.Now)
 	default:
-		timeOut(a.claim, a.Now, a.Now.Sub(a.Start), p.Problem)
+		timeOut(a.claim, a.State.Now, a.State.Now.Sub(a.State.Start), p.Problem)
 	}
 }
 
@@ -155,14 +155,14 @@ func (a *Assessment) Wants() Wants { return wants(a, min(a.missing, a.mayHave), 
 // wants is what the claim waits for if it lacks missing sandboxes.
 func wants(a *Assessment, missing int, broken error) Wants {
 	capacity := 0
-	for _, set := range a.Eligible.Pools {
+	for _, set := range a.State.Eligible.Pools {
 		capacity += claims.Capacity(set, a.claim)
 	}
-	if !claims.Unfinished(a.claim) || a.Refused != nil || a.expired {
+	if !claims.Unfinished(a.claim) || a.State.Refused != nil || a.expired {
 		missing = 0 // it takes nothing more
 	}
 	atOnce := a.atOnce(broken)
-	return Wants{Need: missing, AtOnce: atOnce, Yields: !a.Eligible.Found || atOnce && claims.Replicas(a.claim) > capacity}
+	return Wants{Need: missing, AtOnce: atOnce, Yields: !a.State.Eligible.Found || atOnce && claims.Replicas(a.claim) > capacity}
 }
 
 // Sandboxes are those that the plan changes, in the order of the transaction, and how

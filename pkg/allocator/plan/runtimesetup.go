@@ -33,7 +33,7 @@ func (runtimeSetup) progress(a *Assessment, sb *v1alpha1.Sandbox, before prepara
 	if before.progress != Done {
 		return before
 	}
-	is, why := a.setupProgress(sb, a.runtimes)
+	is, why := a.State.setupProgress(sb, a.runtimes)
 	if is == Pending {
 		why = notSetUp()
 	}
@@ -135,11 +135,11 @@ func originOf(sb *v1alpha1.Sandbox) string {
 
 // bind notes on a sandbox that becomes the claim's that its runtime has to be set up, if it has to.
 func (runtimeSetup) bind(a *Assessment, b *binding) {
-	sb, asked := b.sandbox, a.asksForRuntime(b.sandbox, a.runtimes)
+	sb, asked := b.sandbox, a.State.asksForRuntime(b.sandbox, a.runtimes)
 	if !asked {
 		b.marks.withoutRuntime(sb)
 	}
-	if a.Setups.LeftOut {
+	if a.State.Setups.LeftOut {
 		return
 	}
 	// The token for the private ports of a sandbox of the E2B API is derived from the access
@@ -159,17 +159,17 @@ func (runtimeSetup) bind(a *Assessment, b *binding) {
 	}
 	a.setupIs(sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
 	isReady := b.candidate != nil && !b.waits // so it can begin as soon as this is written
-	if isReady && claims.Mounts(a.Claim) && a.Setups.Mounting != "" {
-		sb.Annotations[v1alpha1.AnnotationMounting] = a.Setups.Mounting
+	if isReady && claims.Mounts(a.State.Claim) && a.State.Setups.Mounting != "" {
+		sb.Annotations[v1alpha1.AnnotationMounting] = a.State.Setups.Mounting
 	}
 	b.waits = true
 }
 
 // setupIs sets the conditions of a sandbox that tell of its setup.
 func (a *Assessment) setupIs(sb *v1alpha1.Sandbox, status metav1.ConditionStatus, reason, message string) {
-	setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, status, reason, message)
-	if claims.Mounts(a.Claim) {
-		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionVolumesMounted, status, reason, message)
+	setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionRuntimeInitialized, status, reason, message)
+	if claims.Mounts(a.State.Claim) {
+		setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionVolumesMounted, status, reason, message)
 	}
 }
 
@@ -266,17 +266,17 @@ func (s *State) SetUpBy(sb *v1alpha1.Sandbox) time.Time {
 // check notes on the sandboxes that this server is about to mount volumes into that it
 // does, as far as they fit into the transaction.
 func (runtimeSetup) check(a *Assessment, _ int) {
-	if !claims.Mounts(a.Claim) || a.Setups.Mounting == "" {
+	if !claims.Mounts(a.State.Claim) || a.State.Setups.Mounting == "" {
 		return
 	}
-	room := a.Room - len(a.released) - len(a.counted)
+	room := a.State.Room - len(a.released) - len(a.counted)
 	for _, sb := range a.waiting {
 		if len(a.marked) >= room {
 			return
 		}
-		if beforeSetup(sb, a.Now) == Done && a.needsSetup(sb, a.runtimes) && sb.Annotations[v1alpha1.AnnotationMounting] == "" {
+		if beforeSetup(sb, a.State.Now) == Done && a.State.needsSetup(sb, a.runtimes) && sb.Annotations[v1alpha1.AnnotationMounting] == "" {
 			next := shallowCopy(sb)
-			next.Annotations[v1alpha1.AnnotationMounting] = a.Setups.Mounting
+			next.Annotations[v1alpha1.AnnotationMounting] = a.State.Setups.Mounting
 			a.marked = append(a.marked, next)
 		}
 	}
@@ -285,7 +285,7 @@ func (runtimeSetup) check(a *Assessment, _ int) {
 // count notes on a sandbox that it is set up, if it had to be.
 func (runtimeSetup) count(a *Assessment, sb *v1alpha1.Sandbox) {
 	delete(sb.Annotations, v1alpha1.AnnotationMounting)
-	if a.needsSetup(sb, a.runtimes) {
+	if a.State.needsSetup(sb, a.runtimes) {
 		a.setupIs(sb, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
 	}
 }
@@ -297,9 +297,9 @@ func (runtimeSetup) release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.Set
 	}
 	message := claims.Cut(why.Message, claims.MaxFailureMessage)
 	if why.Condition == v1alpha1.SandboxConditionVolumesMounted {
-		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
-		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionVolumesMounted, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
+		setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
+		setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionVolumesMounted, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
 		return
 	}
-	setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
+	setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
 }

@@ -29,9 +29,9 @@ func begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 // goes on: what is in its way, if nothing can serve it as things are.
 func reportOn(a *Assessment, p *claims.Problem) {
 	status := &a.claim.Status
-	if !a.Metadata.Behind {
+	if !a.State.Metadata.Behind {
 		status.ObservedGeneration = a.claim.Generation
-		a.Metadata.Report.tell(a.claim, a.Now)
+		a.State.Metadata.Report.tell(a.claim, a.State.Now)
 	}
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming
 	status.Sandboxes = a.listed

@@ -28,8 +28,8 @@ func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting
 		w.Starting, w.StartProblem = int32(n), cause
 	}
 	isShort := left > 0 && found < a.missing && !a.expired
-	if isShort && a.Refused == nil && len(a.Eligible.Pools) > 0 && (p.Broken != nil || !a.makes()) {
-		w.Replicas, w.PoolProblem = int32(left), claims.CannotStart(a.Eligible.Pools)
+	if isShort && a.State.Refused == nil && len(a.State.Eligible.Pools) > 0 && (p.Broken != nil || !a.makes()) {
+		w.Replicas, w.PoolProblem = int32(left), claims.CannotStart(a.State.Eligible.Pools)
 	}
 	if w == (v1alpha1.ClaimWaiting{}) {
 		return nil
@@ -45,13 +45,13 @@ func (a *Assessment) describe(p *Plan, left, found int) {
 		status.Waiting = a.waitingFor(p, left, found)
 	}
 	switch {
-	case p.Problem != nil || a.Refused != nil: // which the message says
+	case p.Problem != nil || a.State.Refused != nil: // which the message says
 	case status.Waiting != nil:
-		status.Message += claims.WaitingMessage(status.Waiting, poolOf(&a.Eligible))
+		status.Message += claims.WaitingMessage(status.Waiting, poolOf(&a.State.Eligible))
 	case !goesOn:
-		status.Message += claims.EndMessage(claims.CannotStart(a.Eligible.Pools))
+		status.Message += claims.EndMessage(claims.CannotStart(a.State.Eligible.Pools))
 	}
-	if goesOn || a.Refused == nil {
+	if goesOn || a.State.Refused == nil {
 		status.Message += claims.FailuresMessage(status)
 	}
 	if p.Broken != nil && left > 0 {

@@ -309,11 +309,11 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		return Offer{}, true
 	}
 	var stock []*v1alpha1.Sandbox
-	if len(a.Eligible.Pools) > 0 {
+	if len(a.State.Eligible.Pools) > 0 {
 		stock = w.those(func(sb *v1alpha1.Sandbox) bool { return claims.Available(sb, w.now) })
 	}
 	if a.IsTrial() && len(stock) > 0 {
-		a.SkipTrial(candidateFor(a.Claim, stock[0]))
+		a.SkipTrial(candidateFor(a.State.Claim, stock[0]))
 		needs = a.Needs()
 	}
 	if needs.Make && w.broken {
@@ -323,14 +323,14 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		}
 	}
 	makes := needs.Make && !w.broken
-	if claims.Continuous(a.Claim) {
+	if claims.Continuous(a.State.Claim) {
 		return w.findOfAgent(a, marks, stock, o, makes), true
 	}
-	if claims.AllOrNothing(a.Claim) && !makes && len(stock) < needs.Take {
+	if claims.AllOrNothing(a.State.Claim) && !makes && len(stock) < needs.Take {
 		stock = nil
 	}
 	for _, sb := range stock[:min(len(stock), needs.Take)] {
-		o.Candidates = append(o.Candidates, *candidateFor(a.Claim, sb))
+		o.Candidates = append(o.Candidates, *candidateFor(a.State.Claim, sb))
 	}
 	if !makes && a.FailsOnShortage() && len(o.Candidates) < needs.Take {
 		return Offer{}, false
@@ -339,7 +339,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		w.names++
 		name := fmt.Sprintf("f%03d", (w.names*37)%1000)
 		model := stocked("model")
-		model.Spec.Template = templateFor(a.Claim)
+		model.Spec.Template = templateFor(a.State.Claim)
 		if w.names%2 == 0 {
 			hasRuntime(model)
 		}
