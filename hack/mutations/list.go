@@ -158,7 +158,7 @@ var mutations = []mutation{
 	{"agents: bad metadata of before stays told", "pkg/allocator/plan/agentsandbox.go",
 		"meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)", "_ = isNew", planner, "TestMetadataIsToldByReady"},
 	{"agents: a claim does not say which sandbox it has", "pkg/allocator/plan/agentsandbox.go",
-		"\ta.nameSandbox(sb)\n", "", planner, "TestNextOfAgentSandbox|TestRandomSequencesOfAgentSandbox"},
+		"\tnameAgentSandbox(a, sb)\n", "", planner, "TestNextOfAgentSandbox|TestRandomSequencesOfAgentSandbox"},
 	{"agents: a name that is being freed is another's", "pkg/allocator/plan/agentsandbox.go",
 		"case a.State.Name == NameLeaving:", "case false:", planner, "TestNextOfAgentSandbox"},
 	{"agents: a conflict with the template is the claim's fault", "pkg/allocator/plan/agentsandbox.go",

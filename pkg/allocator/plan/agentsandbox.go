@@ -52,30 +52,30 @@ const refusedLook = time.Minute
 // none.
 func (agentSandbox) report(a *Assessment, p *Plan) {
 	if !Expired(a.claim, a.State.Now) {
-		a.reportSandbox(p)
+		reportAgentSandbox(a, p)
 	}
 	noteFirstReady(a.claim, a.State.Claim, a.State.Now)
 }
 
-func (a *Assessment) reportSandbox(p *Plan) {
-	sb := a.theSandbox(p)
-	a.nameSandbox(sb)
+func reportAgentSandbox(a *Assessment, p *Plan) {
+	sb := agentSandboxOf(a, p)
+	nameAgentSandbox(a, sb)
 	isNew := sb != nil && (slices.Contains(p.Bound, sb) || slices.Contains(p.Made, sb))
 	if sb == nil || isNew {
 		// What was wrong with the metadata of another is no more; this one has what the claim says.
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)
 	}
 	if isNew {
-		a.applyClaimDefaults(sb)
+		applyClaimDefaults(a, sb)
 	}
 	ready := claims.AgentReady(a.claim, sb)
 	if sb == nil {
-		ready.Reason, ready.Message = a.whyNone(p)
+		ready.Reason, ready.Message = whyNoSandbox(a, p)
 		if look := a.State.Now.Add(refusedLook); a.State.Refused != nil && look.Before(p.Until) {
 			p.Until = look
 		}
 	} else {
-		a.namePool(sb)
+		nameAgentPool(a, sb)
 	}
 	if look := a.State.Now.Add(refusedLook); a.State.Name != NameFree && look.Before(p.Until) {
 		p.Until = look
@@ -109,10 +109,10 @@ func setReadyOfHeld(next, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox
 	}
 }
 
-// theSandbox is the sandbox that the claim has after a plan; nil if it has none. Clients
+// agentSandboxOf is the sandbox that the claim has after a plan; nil if it has none. Clients
 // that write statuses can leave it with more than one: then it is the one that counts, or
 // else one that is starting, so that the next plan says the same.
-func (a *Assessment) theSandbox(p *Plan) *v1alpha1.Sandbox {
+func agentSandboxOf(a *Assessment, p *Plan) *v1alpha1.Sandbox {
 	has := slices.Concat(p.Counted, p.Bound, p.Made)
 	known := map[string]bool{}
 	for _, sb := range slices.Concat(has, p.Released) {
@@ -139,8 +139,8 @@ func (a *Assessment) theSandbox(p *Plan) *v1alpha1.Sandbox {
 	return nil
 }
 
-// nameSandbox names the sandbox on the claim.
-func (a *Assessment) nameSandbox(sb *v1alpha1.Sandbox) {
+// nameAgentSandbox names the sandbox on the claim.
+func nameAgentSandbox(a *Assessment, sb *v1alpha1.Sandbox) {
 	name := ""
 	if sb != nil {
 		name = sb.Name
@@ -156,9 +156,9 @@ func (a *Assessment) nameSandbox(sb *v1alpha1.Sandbox) {
 	a.claim.Annotations[v1alpha1.AgentAnnotationSandboxName] = name
 }
 
-// namePool writes which pool the sandbox came from on a claim that only names a template:
+// nameAgentPool writes which pool the sandbox came from on a claim that only names a template:
 // clients read it there, and drop the older fields when they write.
-func (a *Assessment) namePool(sb *v1alpha1.Sandbox) {
+func nameAgentPool(a *Assessment, sb *v1alpha1.Sandbox) {
 	pool := sb.Labels[v1alpha1.LabelSandboxPool]
 	if a.claim.Spec.WarmPoolRef != nil || pool == "" || len(a.State.Eligible.Pools) == 0 {
 		return
@@ -168,7 +168,7 @@ func (a *Assessment) namePool(sb *v1alpha1.Sandbox) {
 
 // applyClaimDefaults copies claimDefaults of the pool of a newly bound sandbox to the claim, to
 // fields that the claim does not set.
-func (a *Assessment) applyClaimDefaults(sb *v1alpha1.Sandbox) {
+func applyClaimDefaults(a *Assessment, sb *v1alpha1.Sandbox) {
 	if a.claim.Spec.Lifecycle != nil {
 		return
 	}
@@ -187,8 +187,8 @@ func (a *Assessment) applyClaimDefaults(sb *v1alpha1.Sandbox) {
 	}
 }
 
-// whyNone is why the claim has no sandbox.
-func (a *Assessment) whyNone(p *Plan) (reason, message string) {
+// whyNoSandbox is why the claim has no sandbox.
+func whyNoSandbox(a *Assessment, p *Plan) (reason, message string) {
 	problem := a.State.Eligible.Problem
 	switch {
 	case a.State.Refused != nil:
@@ -200,7 +200,7 @@ func (a *Assessment) whyNone(p *Plan) (reason, message string) {
 	case problem != nil:
 		return claims.AgentReasonError, claims.AgentError(problem.Message)
 	case errors.Is(p.Broken, podtemplate.ErrTemplateNotFound):
-		return claims.AgentReasonTemplateNotFound, claims.AgentTemplateNotFound(a.templateName())
+		return claims.AgentReasonTemplateNotFound, claims.AgentTemplateNotFound(templateNameOf(a))
 	case p.Broken != nil:
 		return claims.AgentReasonError, claims.AgentError(p.Broken.Error())
 	case a.State.Denied != nil:
@@ -215,8 +215,8 @@ func (a *Assessment) whyNone(p *Plan) (reason, message string) {
 	return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage
 }
 
-// templateName is the template that fresh sandboxes of the claim are made from.
-func (a *Assessment) templateName() string {
+// templateNameOf is the template that fresh sandboxes of the claim are made from.
+func templateNameOf(a *Assessment) string {
 	if a.State.Eligible.MakeFrom != nil {
 		return v1alpha1.SandboxTemplateOf(a.State.Eligible.MakeFrom)
 	}

@@ -48,13 +48,13 @@ func (a *Assessment) fail(failures []failure) {
 		a.released = append(a.released, next)
 		a.claim.Status.FailedReplicas++
 		if listed := a.claim.Status.Failures; len(listed) < claims.MaxFailures {
-			a.claim.Status.Failures = append(slices.Clip(listed), v1alpha1.SandboxFailure{Name: next.Name, Message: claims.Cut(a.causeOf(f), claims.MaxFailureMessage)})
+			a.claim.Status.Failures = append(slices.Clip(listed), v1alpha1.SandboxFailure{Name: next.Name, Message: claims.Cut(causeOf(f), claims.MaxFailureMessage)})
 		}
 	}
 }
 
 // causeOf is why a sandbox failed.
-func (a *Assessment) causeOf(f failure) string {
+func causeOf(f failure) string {
 	if f.setup != nil {
 		return f.setup.Message
 	}

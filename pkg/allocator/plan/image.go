@@ -31,10 +31,10 @@ func (inPlaceUpdate) check(a *Assessment, onTheWay int) {
 	if !asksForImage(a.claim) {
 		return
 	}
-	a.forgetImageOfOlderSpec()
+	forgetImageOfOlderSpec(a)
 	switch {
-	case a.mayHave == 0 || a.imageRuns():
-	case onTheWay == 0 && (slices.ContainsFunc(a.released, a.lacksItsImage) || lacksForImage(a.claim)):
+	case a.mayHave == 0 || imageRuns(a):
+	case onTheWay == 0 && (slices.ContainsFunc(a.released, func(sb *v1alpha1.Sandbox) bool { return lacksItsImage(a, sb) }) || lacksForImage(a.claim)):
 		a.mayHave = 0
 	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
 	default:
@@ -56,7 +56,7 @@ func (a *Assessment) SkipTrial(c *Candidate) {
 
 // imageRuns reports whether the claim has a sandbox that counts and has the image that the
 // claim asks for now.
-func (a *Assessment) imageRuns() bool {
+func imageRuns(a *Assessment) bool {
 	image := a.claim.Spec.InplaceUpdate.Image
 	runs := func(sb *v1alpha1.Sandbox) bool { return inplace.HasImage(sb.Spec.Template, image) }
 	counts := func(sb *v1alpha1.Sandbox) bool { return !IsStarting(sb) && !v1alpha1.IsReservedFailed(sb) && runs(sb) }
@@ -65,7 +65,7 @@ func (a *Assessment) imageRuns() bool {
 
 // forgetImageOfOlderSpec removes the failure of an image from the status if the claim has been
 // edited since, so that the image is tried again.
-func (a *Assessment) forgetImageOfOlderSpec() {
+func forgetImageOfOlderSpec(a *Assessment) {
 	if a.claim.Generation != a.State.Claim.Status.ObservedGeneration && lacksForImage(a.claim) {
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}
@@ -73,7 +73,7 @@ func (a *Assessment) forgetImageOfOlderSpec() {
 
 // lacksItsImage reports whether a sandbox could not be given the image that the claim asks for
 // now. The failure of another image, from before an edit of the claim, does not count.
-func (a *Assessment) lacksItsImage(sb *v1alpha1.Sandbox) bool {
+func lacksItsImage(a *Assessment, sb *v1alpha1.Sandbox) bool {
 	return inplace.LacksImage(sb) && (!asksForImage(a.claim) || inplace.HasImage(sb.Spec.Template, a.claim.Spec.InplaceUpdate.Image))
 }
 

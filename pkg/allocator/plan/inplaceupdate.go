@@ -90,7 +90,7 @@ func (inPlaceUpdate) report(a *Assessment, p *Plan) {
 	}
 	for _, sb := range p.Released {
 		leaving[sb.Name] = true
-		if a.lacksItsImage(sb) {
+		if lacksItsImage(a, sb) {
 			lost.add(sb)
 		}
 	}

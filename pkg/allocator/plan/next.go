@@ -44,7 +44,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	}
 	a.claim.Status.Waiting = nil
 	if claims.Unfinished(a.claim) || int(a.claim.Status.ClaimedReplicas) < claims.Replicas(a.claim) {
-		a.describe(p, left, len(o.Candidates)+len(o.Made)+o.WouldMake)
+		describe(a, p, left, len(o.Candidates)+len(o.Made)+o.WouldMake)
 	}
 	if left == 0 {
 		p.Broken, p.Problem = nil, nil

@@ -157,7 +157,7 @@ func (runtimeSetup) bind(a *Assessment, b *binding) {
 	if b.marks.request != "" && claims.SetsUpRuntime(a.claim) {
 		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = b.marks.request
 	}
-	a.setupIs(sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
+	setupIs(a, sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
 	isReady := b.candidate != nil && !b.waits // so it can begin as soon as this is written
 	if isReady && claims.Mounts(a.State.Claim) && a.State.Setups.Mounting != "" {
 		sb.Annotations[v1alpha1.AnnotationMounting] = a.State.Setups.Mounting
@@ -166,7 +166,7 @@ func (runtimeSetup) bind(a *Assessment, b *binding) {
 }
 
 // setupIs sets the conditions of a sandbox that tell of its setup.
-func (a *Assessment) setupIs(sb *v1alpha1.Sandbox, status metav1.ConditionStatus, reason, message string) {
+func setupIs(a *Assessment, sb *v1alpha1.Sandbox, status metav1.ConditionStatus, reason, message string) {
 	setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionRuntimeInitialized, status, reason, message)
 	if claims.Mounts(a.State.Claim) {
 		setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionVolumesMounted, status, reason, message)
@@ -286,7 +286,7 @@ func (runtimeSetup) check(a *Assessment, _ int) {
 func (runtimeSetup) count(a *Assessment, sb *v1alpha1.Sandbox) {
 	delete(sb.Annotations, v1alpha1.AnnotationMounting)
 	if a.State.needsSetup(sb, a.runtimes) {
-		a.setupIs(sb, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
+		setupIs(a, sb, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
 	}
 }
 

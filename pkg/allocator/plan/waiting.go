@@ -16,7 +16,7 @@ import (
 // waitingFor returns what a claim that goes on waits for after a plan; nil if for nothing. left is
 // how many sandboxes are neither its own nor about to be made for it, and found how many were
 // found.
-func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting {
+func waitingFor(a *Assessment, p *Plan, left, found int) *v1alpha1.ClaimWaiting {
 	var w v1alpha1.ClaimWaiting
 	if p.Problem != nil {
 		w.Reason = p.Problem.Reason
@@ -24,7 +24,7 @@ func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting
 	if p.Broken != nil && left > 0 {
 		w.CreateProblem = claims.CreateProblem(p.Broken)
 	}
-	if n, cause := a.startProblem(p); cause != "" { // else each sandbox that starts would be news
+	if n, cause := startProblem(a, p); cause != "" { // else each sandbox that starts would be news
 		w.Starting, w.StartProblem = int32(n), cause
 	}
 	isShort := left > 0 && found < a.missing && !a.expired
@@ -39,10 +39,10 @@ func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting
 
 // describe says in the status of a claim that goes on, or ended short, what it waits for, or why
 // it is short, and which sandboxes failed.
-func (a *Assessment) describe(p *Plan, left, found int) {
+func describe(a *Assessment, p *Plan, left, found int) {
 	status, goesOn := &a.claim.Status, claims.Unfinished(a.claim)
 	if goesOn {
-		status.Waiting = a.waitingFor(p, left, found)
+		status.Waiting = waitingFor(a, p, left, found)
 	}
 	switch {
 	case p.Problem != nil || a.State.Refused != nil: // which the message says
@@ -64,7 +64,7 @@ func (a *Assessment) describe(p *Plan, left, found int) {
 
 // startProblem is how many sandboxes the claim holds that are starting after a plan, and why
 // the first of them does not, as far as it is known of any.
-func (a *Assessment) startProblem(p *Plan) (n int, cause string) {
+func startProblem(a *Assessment, p *Plan) (n int, cause string) {
 	for _, sb := range a.waiting {
 		if cause = claims.StartProblem(sb); cause != "" {
 			break
