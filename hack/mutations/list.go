@@ -429,7 +429,7 @@ var mutations = []mutation{
 	{"apiserver: a server that knows no others stores sandboxes without tokens", "pkg/apiserver/poolruntimes.go",
 		"\tcase <-ctx.Done():\n\t\treturn true\n", "\tcase <-ctx.Done():\n\t\treturn false\n", []string{"./pkg/apiserver"}, "TestTokensBeforeTheServersAreKnown"},
 	{"sandbox: a restarted runtime of a pool gets no token", "registry/sandbox/sandbox/pooltoken.go",
-		"sandbox.Status.PodInfo.RestartCount != stored.Status.PodInfo.RestartCount", "false", sandboxes, "TestRestartsInAPool"},
+		"ptr.Deref(sandbox.Status.PodInfo.RestartCount, 0) != ptr.Deref(stored.Status.PodInfo.RestartCount, 0)", "false", sandboxes, "TestRestartsInAPool"},
 	{"plan: a runtime that is changed in place gets no token of its pool", "pkg/allocator/plan/runtimesetup.go",
 		" || mayLoseToken(sb))", ")", planner, "TestSetupProgress|TestChangedInPlaceWithoutASetup"},
 	{"manager: creates that are rejected for any reason are not repeated", "pkg/manager/retries.go",

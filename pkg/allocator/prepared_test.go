@@ -120,7 +120,7 @@ func TestRuntimeThatStartedAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: tc.mounts}}
 			s := newSetups()
-			call := &setupCall{claim: claim, sb: starting(1)}
+			call := newSetupCall(claim, starting(1))
 			if tc.begun {
 				call.result, call.cancel = &plan.SetupResult{}, func() {}
 			}
@@ -131,6 +131,23 @@ func TestRuntimeThatStartedAnew(t *testing.T) {
 				t.Errorf("results %+v", results)
 			}
 		})
+	}
+}
+
+// TestRestartsThatAreToldDuringASetup: of a sandbox that is older than the count of restarts, the
+// count is told during the setup. That is no restart, and one after it is.
+func TestRestartsThatAreToldDuringASetup(t *testing.T) {
+	claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: make([]v1alpha1.CSIMountConfig, 1)}}
+	s, call := newSetups(), newSetupCall(claim, starting(1))
+	call.cancel = func() {}
+	s.calls["x"] = call
+	for _, restarts := range []int32{2, 3} {
+		sb := starting(1)
+		sb.Status.PodInfo.RestartCount = &restarts
+		s.keep([]*v1alpha1.Sandbox{sb})
+		if results, _ := s.results(); (results["x"].Failed != nil) != (restarts == 3) {
+			t.Errorf("%d restarts: results %+v", restarts, results)
+		}
 	}
 }
 

@@ -62,6 +62,8 @@ type setups struct {
 type setupCall struct {
 	claim *v1alpha1.SandboxClaim
 	sb    *v1alpha1.Sandbox
+	// runtime is the one that is called, as it was told last.
+	runtime plan.Runtime
 	// by is until when it has to be done.
 	by time.Time
 	// cancel ends it; nil before it has begun. Nobody waits for the result of one that is
@@ -70,6 +72,10 @@ type setupCall struct {
 	canceled bool
 	// result is nil before the end.
 	result *plan.SetupResult
+}
+
+func newSetupCall(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) *setupCall {
+	return &setupCall{claim: claim, sb: sb, runtime: plan.RuntimeOf(sb)}
 }
 
 func newSetups() *setups {
@@ -122,7 +128,8 @@ func (s *setups) keep(held []*v1alpha1.Sandbox) {
 		if call == nil || !plan.IsStarting(sb) || sb.DeletionTimestamp != nil {
 			continue
 		}
-		if plan.RuntimeOf(sb) == plan.RuntimeOf(call.sb) {
+		if is := plan.RuntimeOf(sb); is.Same(call.runtime) {
+			call.runtime = is
 			delete(before, sb.UID)
 		} else if claims.Mounts(call.claim) && call.cancel != nil { // it had begun
 			delete(before, sb.UID)
@@ -158,7 +165,8 @@ func (s *setups) add(state *plan.State, all []*v1alpha1.Sandbox) {
 	defer s.mu.Unlock()
 	for _, sb := range all {
 		if s.calls[sb.UID] == nil {
-			call := &setupCall{claim: state.Claim, sb: sb, by: state.SetUpBy(sb)}
+			call := newSetupCall(state.Claim, sb)
+			call.by = state.SetUpBy(sb)
 			s.calls[sb.UID] = call
 			s.next = append(s.next, call)
 		}

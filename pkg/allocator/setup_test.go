@@ -726,7 +726,9 @@ func TestSetupsOfOtherPodsAreGivenUp(t *testing.T) {
 		"not ready":   func(sb *v1alpha1.Sandbox) { sb.Status.Conditions = nil },
 	} {
 		s, canceled := newSetups(), false
-		s.calls["uid"] = &setupCall{claim: &v1alpha1.SandboxClaim{}, sb: queued, cancel: func() { canceled = true }}
+		call := newSetupCall(&v1alpha1.SandboxClaim{}, queued)
+		call.cancel = func() { canceled = true }
+		s.calls["uid"] = call
 		sb := queued.DeepCopy()
 		change(sb)
 		want := name != "the same"

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
@@ -195,9 +196,9 @@ func TestAContainerThatRestartedGetsItsTokenAgain(t *testing.T) {
 	sb, rt := warm(t, s, set, fleet, 0)
 	before := rt.Token()
 	rt.Reset()
-	sb.Status.PodInfo.RestartCount++
+	sb.Status.PodInfo.RestartCount = new(int32(1))
 	setStatus(t, s, sb, sb.Status)
-	if sb, c := initializedIn(t, s, sb.Name); c == nil || c.Status != metav1.ConditionTrue || rt.Token() != before || sb.Status.PodInfo.RestartCount != 1 {
+	if sb, c := initializedIn(t, s, sb.Name); c == nil || c.Status != metav1.ConditionTrue || rt.Token() != before || ptr.Deref(sb.Status.PodInfo.RestartCount, 0) != 1 {
 		t.Errorf("it says %+v, the token was %q and is %q", c, before, rt.Token())
 	}
 }
@@ -217,7 +218,7 @@ func TestPoolTokenOfAClaimThatChangesTheImage(t *testing.T) {
 	}))
 	sb := resizingOf(t, s, claim, 1)[0]
 	rt.Reset()
-	sb.Status.PodInfo.RestartCount++
+	sb.Status.PodInfo.RestartCount = new(int32(1))
 	resized(t, s, &sb, "")
 	s.AwaitClaim(t, namespace, "mine", testutil.Completed)
 	if told := access(t, s, v1alpha1.SandboxClaimRuntimeAccessSpec{}); rt.Token() != before || told[0].AccessToken != before || len(rt.Env()) != 0 {

@@ -212,8 +212,9 @@ type PodInfo struct {
 	PodUID types.UID `json:"podUID,omitempty"`
 
 	// restartCount is how often containers of the pod have been restarted, all of them together.
+	// If it is absent, that is not known.
 	// +optional
-	RestartCount int32 `json:"restartCount,omitempty"`
+	RestartCount *int32 `json:"restartCount,omitempty"`
 }
 
 // IsZero reports whether nothing is known of the pod. It leaves podInfo out of JSON if all its

@@ -184,6 +184,11 @@ func (in *PodInfo) DeepCopyInto(out *PodInfo) {
 			(*out)[key] = val
 		}
 	}
+	if in.RestartCount != nil {
+		in, out := &in.RestartCount, &out.RestartCount
+		*out = new(int32)
+		**out = **in
+	}
 	return
 }
 

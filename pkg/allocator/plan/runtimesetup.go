@@ -217,17 +217,35 @@ func (s *State) mountsAreLost(sb *v1alpha1.Sandbox) bool {
 type Runtime struct {
 	podUID     types.UID
 	podIP      string
-	restarts   int32
+	restarts   restarts
 	readySince int64
+}
+
+// restarts are how often containers of a pod have been restarted, if that is known.
+type restarts struct {
+	count int32
+	known bool
 }
 
 // RuntimeOf returns which agent-runtime a sandbox has.
 func RuntimeOf(sb *v1alpha1.Sandbox) Runtime {
-	is := Runtime{podUID: sb.Status.PodInfo.PodUID, podIP: sb.Status.PodInfo.PodIP, restarts: sb.Status.PodInfo.RestartCount}
+	is := Runtime{podUID: sb.Status.PodInfo.PodUID, podIP: sb.Status.PodInfo.PodIP}
+	if count := sb.Status.PodInfo.RestartCount; count != nil {
+		is.restarts = restarts{*count, true}
+	}
 	if ready := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady); ready != nil {
 		is.readySince = ready.LastTransitionTime.Unix()
 	}
 	return is
+}
+
+// Same reports whether two runtimes are the same one, as far as is known: the status of a sandbox
+// says how often containers were restarted only since a controller wrote it that knows the field.
+func (r Runtime) Same(other Runtime) bool {
+	if !r.restarts.known || !other.restarts.known {
+		r.restarts, other.restarts = restarts{}, restarts{}
+	}
+	return r == other
 }
 
 // ToSetUp are the sandboxes of Held whose setup can begin, or go on, in the order of

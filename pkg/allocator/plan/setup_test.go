@@ -238,10 +238,24 @@ func TestChangedInPlaceWithoutASetup(t *testing.T) {
 
 // TestRuntimeOf: a runtime that was restarted is another one, also where nobody saw the pod unready.
 func TestRuntimeOf(t *testing.T) {
-	sb := stocked("a")
-	before := RuntimeOf(sb)
-	sb.Status.PodInfo.RestartCount++
-	if RuntimeOf(sb) == before {
-		t.Error("it is the same runtime")
+	of := func(restarts *int32) Runtime {
+		sb := stocked("a")
+		sb.Status.PodInfo.RestartCount = restarts
+		return RuntimeOf(sb)
+	}
+	unknown, none, one := of(nil), of(new(int32(0))), of(new(int32(1)))
+	for name, test := range map[string]struct {
+		before, after Runtime
+		same          bool
+	}{
+		"restarted":        {none, one, false},
+		"not restarted":    {one, of(new(int32(1))), true},
+		"not known before": {unknown, one, true},
+		"not known after":  {one, unknown, true},
+		"never known":      {unknown, unknown, true},
+	} {
+		if got := test.after.Same(test.before); got != test.same {
+			t.Errorf("%s: the same is %v", name, got)
+		}
 	}
 }

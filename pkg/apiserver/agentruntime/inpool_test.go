@@ -162,7 +162,7 @@ func TestASandboxInAPoolThatHasChangedIsNotCalled(t *testing.T) {
 		"unready": {func(sb *v1alpha1.Sandbox) {
 			meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse})
 		}, agentruntime.ErrObsolete},
-		"restarted":       {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount++ }, agentruntime.ErrObsolete},
+		"restarted":       {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount = new(int32(1)) }, agentruntime.ErrObsolete},
 		"has a token":     {func(sb *v1alpha1.Sandbox) { claims.EndPoolSetup(sb, "1/x", time.Now()) }, agentruntime.ErrObsolete},
 		"another address": {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "127.0.0.9" }, agentruntime.ErrObsolete},
 		"another pod":     {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "other" }, agentruntime.ErrObsolete},

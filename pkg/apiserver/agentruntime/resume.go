@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -82,7 +83,7 @@ type resuming struct {
 // attempt tells one pod of a sandbox, and one resume, from all others.
 type attempt struct {
 	// inPool: the sandbox is not resumed, but in a pool. restarts tells the runs of its containers
-	// apart.
+	// apart; as long as it is not known it is 0, so that work may begin anew for nothing.
 	inPool     bool
 	restarts   int32
 	pod        types.UID
@@ -255,7 +256,7 @@ func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
 	}
 	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP}
 	if claims.AwaitsPoolSetup(sb) {
-		its.inPool, its.restarts = true, sb.Status.PodInfo.RestartCount
+		its.inPool, its.restarts = true, ptr.Deref(sb.Status.PodInfo.RestartCount, 0)
 		its.since = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady).LastTransitionTime.UTC()
 		return its, true
 	}

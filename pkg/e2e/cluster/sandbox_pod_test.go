@@ -68,7 +68,7 @@ func TestSandboxIsAPod(t *testing.T) {
 	if pod.Annotations["note"] != "n" || pod.Annotations[v1alpha1.AnnotationCreatedBy] != "sandbox" {
 		t.Errorf("annotations of the pod: %v", pod.Annotations)
 	}
-	want := v1alpha1.PodInfo{NodeName: pod.Spec.NodeName, PodIP: pod.Status.PodIP, PodUID: pod.UID}
+	want := v1alpha1.PodInfo{NodeName: pod.Spec.NodeName, PodIP: pod.Status.PodIP, PodUID: pod.UID, RestartCount: new(int32(0))}
 	if diff := cmp.Diff(want, ready.Status.PodInfo); diff != "" {
 		t.Errorf("podInfo (-want +got):\n%s", diff)
 	}

@@ -2514,7 +2514,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_PodInfo(ref common.ReferenceCallback) 
 					},
 					"restartCount": {
 						SchemaProps: spec.SchemaProps{
-							Description: "restartCount is how often containers of the pod have been restarted, all of them together.",
+							Description: "restartCount is how often containers of the pod have been restarted, all of them together. If it is absent, that is not known.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

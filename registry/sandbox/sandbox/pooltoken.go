@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -39,9 +40,10 @@ func (s Strategy) enterPool(ctx context.Context, sandbox *v1alpha1.Sandbox) {
 }
 
 // noteRestart notes on a sandbox of a pool that its agent-runtime, which had a token, gets it again:
-// a container was restarted, or may have been, because the sandbox becomes unready.
+// a container was restarted, or may have been, because the sandbox becomes unready. Restarts that
+// were not known before count: a token that is given twice does no harm, and one that is lost does.
 func (s Strategy) noteRestart(sandbox, stored *v1alpha1.Sandbox) {
-	restarted := sandbox.Status.PodInfo.RestartCount != stored.Status.PodInfo.RestartCount ||
+	restarted := ptr.Deref(sandbox.Status.PodInfo.RestartCount, 0) != ptr.Deref(stored.Status.PodInfo.RestartCount, 0) ||
 		!meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if restarted && claims.HadPoolSetup(sandbox) && claims.HadPoolSetup(stored) && sandbox.Status.Phase != v1alpha1.SandboxFailed {
 		claims.BeginPoolSetup(sandbox, s.clock.Now())

@@ -32,8 +32,9 @@ func TestRestartsInAPool(t *testing.T) {
 	}{
 		"nothing":               {func(*v1alpha1.Sandbox) {}, false, false},
 		"unready":               {func(sb *v1alpha1.Sandbox) { isReady(sb, metav1.ConditionFalse) }, false, true},
-		"restarted":             {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount++ }, false, true},
-		"restarted for a claim": {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount++ }, true, false},
+		"restarted":             {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount = new(int32(1)) }, false, true},
+		"not restarted":         {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount = new(int32(0)) }, false, false},
+		"restarted for a claim": {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.RestartCount = new(int32(1)) }, true, false},
 	} {
 		stored := &v1alpha1.Sandbox{}
 		stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "agents.kruise.io/v1alpha1", Kind: "SandboxSet", Name: "pool", Controller: new(true)}}

@@ -112,7 +112,25 @@ func TestDiffer(t *testing.T) {
 // TestRestartsAreTold: of all containers of the pod, also where the pod is ready as before.
 func TestRestartsAreTold(t *testing.T) {
 	o := observation{sandbox: newSandbox(phase("Running"), addressed), pod: trim(newPod(runs("True"), restarted(3))), revision: revision, now: now}
-	if n := decide(&o).status.PodInfo.RestartCount; n != 3 {
-		t.Errorf("told %d restarts", n)
+	if n := decide(&o).status.PodInfo.RestartCount; n == nil || *n != 3 {
+		t.Errorf("told %v restarts", n)
+	}
+}
+
+// TestNoRestartsAreTold: of each pod that is new to the status, and not of those whose sandboxes are
+// older than the field: an upgrade does not write each of them again.
+func TestNoRestartsAreTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		sandbox *v1alpha1.Sandbox
+		told    bool
+	}{
+		"a new sandbox":    {newSandbox(phase("Pending")), true},
+		"a new pod":        {newSandbox(phase("Running"), addressed, func(s *v1alpha1.Sandbox) { s.Status.PodInfo.PodUID = "" }), true},
+		"an older sandbox": {newSandbox(phase("Running"), addressed), false},
+	} {
+		o := observation{sandbox: test.sandbox, pod: trim(newPod(runs("True"))), revision: revision, now: now}
+		if n := decide(&o).status.PodInfo.RestartCount; (n != nil) != test.told || n != nil && *n != 0 {
+			t.Errorf("%s: told %v restarts", name, n)
+		}
 	}
 }

@@ -59,7 +59,13 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 func (o *observation) address(p *plan) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.PodUID, p.status.PodInfo.RestartCount = o.pod.UID, restartsOf(o.pod)
+	restarts := restartsOf(o.pod)
+	// A status of this pod without a count was written before the field existed. That no container was
+	// restarted is no reason to write each sandbox of the cluster again.
+	if restarts != 0 || p.status.PodInfo.RestartCount != nil || p.status.PodInfo.PodUID != o.pod.UID {
+		p.status.PodInfo.RestartCount = &restarts
+	}
+	p.status.PodInfo.PodUID = o.pod.UID
 }
 
 // forgetLostPod takes the address of a pod that ended before the sandbox was resumed out

@@ -194,7 +194,7 @@ func TestWrittenAtOnce(t *testing.T) {
 		"ready":             {func(s *v1alpha1.SandboxStatus) { s.Conditions[0].Status = metav1.ConditionFalse }, true},
 		"another message":   {func(s *v1alpha1.SandboxStatus) { s.Conditions[1].Message = "uses 17 MiB" }, true},
 		"another address":   {func(s *v1alpha1.SandboxStatus) { s.SandboxIP, s.PodInfo.PodIP = "10.0.0.2", "10.0.0.2" }, true},
-		"restarts":          {func(s *v1alpha1.SandboxStatus) { s.PodInfo.RestartCount++ }, true},
+		"restarts":          {func(s *v1alpha1.SandboxStatus) { s.PodInfo.RestartCount = new(int32(1)) }, true},
 		"no address":        {func(s *v1alpha1.SandboxStatus) { s.SandboxIP, s.PodInfo.PodIP = "", "" }, false},
 		"another pod":       {func(s *v1alpha1.SandboxStatus) { s.PodInfo.PodUID = "second" }, false},
 		"phase":             {func(s *v1alpha1.SandboxStatus) { s.Phase = v1alpha1.SandboxFailed }, false},
@@ -220,7 +220,7 @@ func TestRestartsOfRuntimesAreWrittenAtOnce(t *testing.T) {
 		p.readiness.RecordWrite(newSandbox())
 		was := newSandbox(held(cond(v1alpha1.SandboxConditionRuntimeInitialized, value, "R", ""))).Status
 		is := *was.DeepCopy()
-		is.PodInfo.RestartCount++
+		is.PodInfo.RestartCount = new(int32(1))
 		if delay := p.delay(box, &was, &is); delay > 0 {
 			t.Errorf("RuntimeInitialized %s: waits for %s", value, delay)
 		}

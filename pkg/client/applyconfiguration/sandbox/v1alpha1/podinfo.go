@@ -25,6 +25,7 @@ type PodInfoApplyConfiguration struct {
 	// podUID is the UID of the pod.
 	PodUID *types.UID `json:"podUID,omitempty"`
 	// restartCount is how often containers of the pod have been restarted, all of them together.
+	// If it is absent, that is not known.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 }
 
