@@ -218,6 +218,8 @@ var mutations = []mutation{
 		"queue.Sooner(wait, c.lookAgain(key, o, &p, again))", "queue.Sooner(0*wait, c.lookAgain(key, o, &p, again))", []string{"./pkg/controllers/sandbox/pod"}, "TestRepeatedChangesAreDelayed"},
 	{"pod: a new phase is delayed like readiness", "pkg/controllers/sandbox/pod/statuspacer.go",
 		"\trest.Message = before.Message\n", "\trest.Message, rest.Phase = before.Message, before.Phase\n", []string{"./pkg/controllers/sandbox/pod"}, "TestWrittenAtOnce"},
+	{"pod: restarts in use are written at once", "pkg/controllers/sandbox/pod/statuspacer.go",
+		"return !v1alpha1.IsInPool(sandbox) ||", "return", []string{"./pkg/controllers/sandbox/pod"}, "TestRestartsOfRuntimesInPoolsAreWrittenAtOnce"},
 	{"writepace: pauses do not grow", "pkg/controllers/writepace/pacer.go",
 		"2*last.pause", "last.pause", []string{"./pkg/controllers/writepace"}, "TestPauses"},
 	{"follow: repeatable changes are written each time", "pkg/controllers/sandboxclaim/follow/controller.go",

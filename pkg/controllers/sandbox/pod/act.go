@@ -82,7 +82,7 @@ func (c *Controller) writeStatus(
 		c.statusPacer.forget(key) // what one user causes does not delay the next one
 	}
 	if p.action != remove {
-		wait = c.statusPacer.delay(key, &o.sandbox.Status, &p.status)
+		wait = c.statusPacer.delay(key, o.sandbox, &p.status)
 	}
 	if wait > 0 {
 		return version, true, wait, nil

@@ -30,8 +30,8 @@ func newStatusPacer(c clock.PassiveClock) statusPacer {
 	return statusPacer{writepace.New(c), writepace.New(c)}
 }
 
-// delay returns how long the write of a changed status must wait.
-func (s *statusPacer) delay(key types.NamespacedName, before, after *v1alpha1.SandboxStatus) time.Duration {
+// delay returns how long the write of a changed status of a sandbox must wait.
+func (s *statusPacer) delay(key types.NamespacedName, before *v1alpha1.Sandbox, after *v1alpha1.SandboxStatus) time.Duration {
 	if pacer := s.pacerFor(before, after); pacer != nil {
 		return pacer.Delay(key)
 	}
@@ -39,7 +39,7 @@ func (s *statusPacer) delay(key types.NamespacedName, before, after *v1alpha1.Sa
 }
 
 // recordWrite records that a changed status was written.
-func (s *statusPacer) recordWrite(before *v1alpha1.SandboxStatus, after *v1alpha1.Sandbox) {
+func (s *statusPacer) recordWrite(before, after *v1alpha1.Sandbox) {
 	if pacer := s.pacerFor(before, &after.Status); pacer != nil {
 		pacer.RecordWrite(after)
 	}
@@ -52,8 +52,12 @@ func (s *statusPacer) forget(key types.NamespacedName) {
 }
 
 // pacerFor returns the pacer that delays a change of the status; nil if it must not be delayed.
-func (s *statusPacer) pacerFor(before, after *v1alpha1.SandboxStatus) *writepace.Pacer {
+func (s *statusPacer) pacerFor(sandbox *v1alpha1.Sandbox, after *v1alpha1.SandboxStatus) *writepace.Pacer {
+	before := &sandbox.Status
 	rest := ignoreRepeatable(before, after)
+	if !restartIsRepeatable(sandbox) {
+		rest.PodInfo.RestartCount = after.PodInfo.RestartCount
+	}
 	if equality.Semantic.DeepEqual(before, rest) {
 		return s.readiness
 	}
@@ -69,14 +73,11 @@ func (s *statusPacer) pacerFor(before, after *v1alpha1.SandboxStatus) *writepace
 
 // ignoreRepeatable returns a copy of after in which the message, the restarts and the conditions that
 // a process in the sandbox can change are as in before. If the copy equals before, nothing else has
-// changed. Restarts of a sandbox whose agent-runtime has a token, or is to get one, count: they are
-// written at once, because a runtime that was restarted has no token. The kubelet delays restarts.
+// changed.
 func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxStatus {
 	rest := *after
 	rest.Message = before.Message
-	if meta.FindStatusCondition(before.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil {
-		rest.PodInfo.RestartCount = before.PodInfo.RestartCount
-	}
+	rest.PodInfo.RestartCount = before.PodInfo.RestartCount
 	rest.Conditions = slices.Clone(after.Conditions)
 	for i := range rest.Conditions {
 		is := &rest.Conditions[i]
@@ -85,6 +86,15 @@ func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxSt
 		}
 	}
 	return &rest
+}
+
+// restartIsRepeatable reports whether the write of a restart can be delayed. In a pool, it is written
+// at once if the agent-runtime has a token, or is to get one: a runtime that was restarted has no
+// token, and nobody may claim it until it has one. The kubelet delays restarts. A sandbox in use gets
+// no token again.
+func restartIsRepeatable(sandbox *v1alpha1.Sandbox) bool {
+	return !v1alpha1.IsInPool(sandbox) ||
+		meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
 }
 
 // isRepeatable reports whether a process in the sandbox can repeat a change of a condition without

@@ -180,12 +180,12 @@ func TestRepeatedChangesAreDelayed(t *testing.T) {
 
 // TestWrittenAtOnce checks that changes that cannot be repeated are not delayed.
 func TestWrittenAtOnce(t *testing.T) {
-	before := func(change func(*v1alpha1.SandboxStatus)) v1alpha1.SandboxStatus {
+	before := func(change func(*v1alpha1.SandboxStatus)) *v1alpha1.Sandbox {
 		s := newSandbox(phase(v1alpha1.SandboxRunning), addressed, held(podIsReady,
 			cond(v1alpha1.SandboxConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, "")))
 		s.Status.ObservedGeneration = 3
 		change(&s.Status)
-		return s.Status
+		return s
 	}
 	for name, test := range map[string]struct {
 		change  func(*v1alpha1.SandboxStatus)
@@ -207,22 +207,37 @@ func TestWrittenAtOnce(t *testing.T) {
 		p.readiness.RecordWrite(newSandbox())
 		p.addresses.RecordWrite(newSandbox())
 		was, is := before(func(*v1alpha1.SandboxStatus) {}), before(test.change)
-		if delay := p.delay(box, &was, &is); (delay > 0) != test.delayed {
+		if delay := p.delay(box, was, &is.Status); (delay > 0) != test.delayed {
 			t.Errorf("%s: waits for %s", name, delay)
 		}
 	}
 }
 
-// TestRestartsOfRuntimesAreWrittenAtOnce: a runtime that was restarted has no token.
-func TestRestartsOfRuntimesAreWrittenAtOnce(t *testing.T) {
-	for _, value := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
+// TestRestartsOfRuntimesInPoolsAreWrittenAtOnce: a runtime that was restarted has no token, and must
+// not be handed out until it has one. What is in use crashes as often as it likes.
+func TestRestartsOfRuntimesInPoolsAreWrittenAtOnce(t *testing.T) {
+	runtimeIs := func(value metav1.ConditionStatus) func(*v1alpha1.Sandbox) {
+		return held(cond(v1alpha1.SandboxConditionRuntimeInitialized, value, "R", ""))
+	}
+	inPool := func(s *v1alpha1.Sandbox) {
+		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", Controller: new(true)}}
+	}
+	for name, test := range map[string]struct {
+		sandbox *v1alpha1.Sandbox
+		delayed bool
+	}{
+		"has a token in a pool":  {newSandbox(inPool, runtimeIs(metav1.ConditionTrue)), false},
+		"gets a token in a pool": {newSandbox(inPool, runtimeIs(metav1.ConditionFalse)), false},
+		"no runtime in a pool":   {newSandbox(inPool), true},
+		"has a token in use":     {newSandbox(runtimeIs(metav1.ConditionTrue)), true},
+		"gets a token in use":    {newSandbox(runtimeIs(metav1.ConditionFalse)), true},
+	} {
 		p := newStatusPacer(clocktesting.NewFakePassiveClock(now))
 		p.readiness.RecordWrite(newSandbox())
-		was := newSandbox(held(cond(v1alpha1.SandboxConditionRuntimeInitialized, value, "R", ""))).Status
-		is := *was.DeepCopy()
-		is.PodInfo.RestartCount = new(int32(1))
-		if delay := p.delay(box, &was, &is); delay > 0 {
-			t.Errorf("RuntimeInitialized %s: waits for %s", value, delay)
+		is := test.sandbox.DeepCopy()
+		is.Status.PodInfo.RestartCount = new(int32(1))
+		if delay := p.delay(box, test.sandbox, &is.Status); (delay > 0) != test.delayed {
+			t.Errorf("%s: waits for %s", name, delay)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (w *writer) writeStatus(
 		return "", false, fmt.Errorf("writing the status of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
 	w.superseded.wrote(key, version, after.ResourceVersion)
-	w.statusPacer.recordWrite(&before.Status, after)
+	w.statusPacer.recordWrite(sandbox, after)
 	w.reportPhase(before, after)
 	w.warn(before, after, p.mismatch)
 	w.warnResize(before, after)
