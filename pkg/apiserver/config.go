@@ -187,6 +187,10 @@ func (cfg *Config) Complete() CompletedConfig {
 	if generic.AdmissionControl != nil {
 		generic.AdmissionControl = carrying{generic.AdmissionControl, cohabit.Carrier{Scheme: scheme}}
 	}
+	conns := &connections{}
+	if serving := generic.SecureServing; serving != nil && serving.Listener != nil {
+		serving.Listener = conns.listener(serving.Listener)
+	}
 	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
@@ -194,8 +198,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		})
 		handler = withStrictClaims(handler)
 		handler = withRuntimeAccess(handler)
-		handler = withoutPodTemplatesInTables(handler)
-		handler = withWatchLimits(handler, c.extraConfig.WatchLimits)
+		handler = withReads(handler, withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits, conns))
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -204,6 +207,17 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}
+}
+
+// withReads handles reads, which watches are too, by reads, and other requests by handler.
+func withReads(handler, reads http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet || req.Method == http.MethodHead {
+			reads.ServeHTTP(w, req)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
 }
 
 // Server is the API server.

@@ -5,12 +5,16 @@ package apiserver
 
 import (
 	linked "container/list"
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -24,10 +28,18 @@ var errSlowWatch = errors.New("the client does not read its watch, and the event
 // past is a deadline that is over.
 var past = time.Unix(1, 0)
 
+const (
+	// minWriteTime is how long a write may take at least, although its user has too many. A client
+	// that reads is quicker.
+	minWriteTime = time.Second
+	// maxKept is how many bytes of its last event a watch keeps that no event follows.
+	maxKept = 128 << 10
+)
+
 // WatchLimits bound what watches take whose clients do not read.
 type WatchLimits struct {
 	// UserBytes and Bytes are how many bytes of events may be in writes at the same time: those
-	// of one user, and all.
+	// of one user, which may exceed it for minWriteTime, and all.
 	UserBytes, Bytes int64
 	// WriteTimeout is how long one write may take.
 	WriteTimeout time.Duration
@@ -46,14 +58,18 @@ func DefaultWatchLimits() WatchLimits {
 
 // slowWatches ends watches whose clients do not read. Where the events that are being written
 // take too many bytes, it ends the write that began first: a client that reads is quick. A
-// single watch of a user may so write an event of any size.
+// single watch of a user may so write an event of any size. Where those of one user take too many,
+// no write ends that began less than minWriteTime ago: many watches may have an event at the same
+// time. Where those of all do, writes end at once, first those of users who have too many.
 //
 // A write that was ended returns at once, unless it is one of HTTP/2 and the client reads
 // nothing from the whole connection. Where such writes take as many bytes again, further ones
-// of their users fail.
+// of their users fail. Such a connection is closed when a write has not returned for as long again
+// as it may take.
 type slowWatches struct {
-	limits WatchLimits
-	clock  clock.PassiveClock
+	limits      WatchLimits
+	clock       clock.PassiveClock
+	connections *connections
 
 	mu sync.Mutex
 	// writes are the *watchWriter that write and were not ended, in the order in which they began.
@@ -80,8 +96,8 @@ func (b *watchBytes) add(user string, n int64) {
 
 // withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
 // A watch over a websocket, which would take the connection over, is refused.
-func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
-	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
+func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connections) http.Handler {
+	slow := &slowWatches{limits: limits, clock: clock.RealClock{}, connections: conns}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
 			if strings.EqualFold(req.Header.Get("Upgrade"), "websocket") { // as the generic handler asks
@@ -90,7 +106,10 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 			}
 			// A compressed event is written in small pieces, while all of it stays in memory.
 			req.Header.Del("Accept-Encoding")
-			writer := slow.writer(w, req)
+			ctx, cancel := context.WithCancel(req.Context())
+			defer cancel()
+			req = req.WithContext(ctx)
+			writer := slow.writer(w, req, cancel)
 			// What the server writes when the watch ends has a deadline as well.
 			defer writer.limitTime()
 			w = responsewriter.WrapForHTTP1Or2(writer)
@@ -99,13 +118,24 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 	})
 }
 
-// writer returns a writer for a watch.
-func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request) *watchWriter {
-	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s}
+// writer returns a writer for a watch, which ends by cancel.
+func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel func()) *watchWriter {
+	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: s.connections.find(req)}
 	if user, ok := request.UserFrom(req.Context()); ok {
-		writer.user = user.GetName()
+		writer.user = accountOf(user.GetName())
 	}
+	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
+	writer.keepsEvents = ok && as.Convert != nil
 	return writer
+}
+
+// accountOf returns who the writes of a user count for. The ServiceAccounts of a namespace count
+// together: who can make one can make any number of them.
+func accountOf(user string) string {
+	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
+		return serviceaccount.MakeNamespaceGroupName(namespace)
+	}
+	return user
 }
 
 // watchWriter writes the events of one watch, one at a time.
@@ -114,14 +144,25 @@ type watchWriter struct {
 	controller *http.ResponseController
 	slow       *slowWatches
 	user       string
+	// conn is the connection, nil if it is not known. It may be that of other requests, too.
+	conn net.Conn
+	// cancel ends the watch. Its handler would go on waiting for events after a flush that failed.
+	cancel func()
+	// keepsEvents: the generic handler keeps a buffer as large as the largest event. It does so
+	// where it converts objects to rows of tables or to metadata. What encodes whole objects, and
+	// the events themselves, lets go of its buffers: see decoding.NewSerializer.
+	keepsEvents bool
 	// unflushed is the size of the last write since the last flush.
 	unflushed int
 
-	// What follows is under the lock of slow: size and place are those of the write that goes
-	// on, and ended says that no more may be written.
-	size  int64
-	place *linked.Element
-	ended bool
+	// What follows is under the lock of slow: size, began and place are those of the write that
+	// goes on; hurried says that its deadline was brought forward, and ended that no more may be
+	// written.
+	size    int64
+	began   time.Time
+	place   *linked.Element
+	hurried bool
+	ended   bool
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -139,22 +180,30 @@ func (w *watchWriter) Write(p []byte) (n int, err error) {
 
 // Flush implements http.Flusher.
 func (w *watchWriter) Flush() {
-	// A write after an error fails.
-	_ = w.bounded(w.unflushed, w.controller.Flush)
+	_ = w.bounded(w.unflushed, w.controller.Flush) // an error has ended the watch
+	if w.keepsEvents && w.unflushed > maxKept {
+		w.cancel() // its client watches again from there
+	}
 	w.unflushed = 0
 }
 
-// bounded calls write, which writes an event of a size, within the limits.
-func (w *watchWriter) bounded(size int, write func() error) error {
+// bounded calls write, which writes an event of a size, within the limits. An error ends the watch.
+func (w *watchWriter) bounded(size int, write func() error) (err error) {
+	defer func() {
+		if err != nil { // the deadline stays
+			w.cancel()
+		}
+	}()
 	w.limitTime()
 	if !w.slow.begin(w, int64(size)) {
 		return errSlowWatch
 	}
-	err := write()
+	defer w.closeIfFrozen()()
+	err = write()
 	if !w.slow.end(w) {
 		return errSlowWatch
 	}
-	if err == nil { // else the deadline stays
+	if err == nil {
 		_ = w.controller.SetWriteDeadline(time.Time{})
 	}
 	return err
@@ -170,17 +219,50 @@ func (s *slowWatches) begin(w *watchWriter, size int64) bool {
 	if w.ended || size == 0 {
 		return !w.ended
 	}
-	w.size, w.place = size, s.writes.PushBack(w)
+	w.size, w.began, w.hurried, w.place = size, s.clock.Now(), false, s.writes.PushBack(w)
 	s.live.add(w.user, size)
-	for first := s.writes.Front(); first != w.place && (s.live.all > s.limits.Bytes || s.live.users[w.user] > s.limits.UserBytes); {
+	over := s.live.users[w.user] - s.limits.UserBytes
+	s.before(w, func(other *watchWriter) bool {
+		if over > 0 && other.user == w.user {
+			over -= other.size
+			s.endInTime(other)
+		}
+		return over > 0
+	})
+	for _, all := range []bool{false, true} {
+		s.before(w, func(other *watchWriter) bool {
+			exceeds := s.live.all > s.limits.Bytes
+			if exceeds && (all || s.live.users[other.user] > s.limits.UserBytes) {
+				s.endEarly(other)
+			}
+			return exceeds
+		})
+	}
+	return true
+}
+
+// before calls visit for the writes that began before one, the first one first, as long as it
+// returns true. visit may end the write that it is given.
+func (s *slowWatches) before(w *watchWriter, visit func(*watchWriter) bool) {
+	for first := s.writes.Front(); first != w.place; {
 		next := first.Next()
-		other := first.Value.(*watchWriter)
-		if s.live.all > s.limits.Bytes || other.user == w.user && s.live.users[w.user] > s.limits.UserBytes {
-			s.endEarly(other)
+		if !visit(first.Value.(*watchWriter)) {
+			return
 		}
 		first = next
 	}
-	return true
+}
+
+// endInTime lets a write return that waits for its client, when it has waited for minWriteTime.
+func (s *slowWatches) endInTime(w *watchWriter) {
+	by := w.began.Add(minWriteTime)
+	switch {
+	case !s.clock.Now().Before(by):
+		s.endEarly(w)
+	case !w.hurried:
+		w.hurried = true
+		_ = w.controller.SetWriteDeadline(by)
+	}
 }
 
 // endEarly lets a write return that waits for its client. It has not returned before, as end
@@ -207,6 +289,16 @@ func (s *slowWatches) end(w *watchWriter) bool {
 	}
 	w.place = nil
 	return !w.ended
+}
+
+// closeIfFrozen closes the connection if a write that begins now does not return although its deadline
+// was long ago. The caller calls the function that it returns when the write has returned.
+func (w *watchWriter) closeIfFrozen() (returned func()) {
+	if w.conn == nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(2*w.slow.limits.WriteTimeout, func() { _ = w.conn.Close() })
+	return func() { timer.Stop() }
 }
 
 // limitTime sets the deadline of writes. A connection without deadlines goes on without.

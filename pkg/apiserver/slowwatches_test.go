@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -67,13 +68,15 @@ type heldWatch struct {
 	*heldWriter
 	writer *watchWriter
 	result chan error
+	ctx    context.Context
 }
 
 func (s *slowWatches) watchOf(name string) *heldWatch {
 	held := newHeldWriter()
 	req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	req = req.WithContext(request.WithUser(req.Context(), &user.DefaultInfo{Name: name}))
-	return &heldWatch{heldWriter: held, writer: s.writer(held, req), result: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(req.Context())
+	return &heldWatch{heldWriter: held, writer: s.writer(held, req, cancel), result: make(chan error, 1), ctx: ctx}
 }
 
 // write begins a write of n bytes, and returns when it waits.
@@ -102,11 +105,28 @@ func (w *heldWatch) checkEnded(t *testing.T) {
 	if err := <-w.result; !errors.Is(err, errSlowWatch) {
 		t.Errorf("a write that was ended: %v", err)
 	}
+	if w.ctx.Err() == nil {
+		t.Error("its handler goes on")
+	}
+}
+
+// checkGoesOn checks that a write was not ended, and finishes it.
+func (w *heldWatch) checkGoesOn(t *testing.T, name string) {
+	t.Helper()
+	if err := w.finish(); err != nil || w.ctx.Err() != nil {
+		t.Errorf("%s: %v, its context %v", name, err, w.ctx.Err())
+	}
 }
 
 func newSlowWatches() *slowWatches {
 	return &slowWatches{limits: WatchLimits{UserBytes: 100, Bytes: 300, WriteTimeout: time.Minute},
-		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+		connections: &connections{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+}
+
+// pass lets the shortest time of a write pass.
+func (s *slowWatches) pass() {
+	clk := s.clock.(*clocktesting.FakePassiveClock)
+	clk.SetTime(clk.Now().Add(minWriteTime))
 }
 
 func (s *slowWatches) check(t *testing.T) {
@@ -122,17 +142,136 @@ func TestSlowWatchesOfAUser(t *testing.T) {
 	s := newSlowWatches()
 	other := s.watchOf("other").write(90)
 	first, second := s.watchOf("one").write(60), s.watchOf("one").write(40)
+	s.pass()
 	third := s.watchOf("one").write(1)
 	first.checkEnded(t)
 	if _, err := first.writer.Write([]byte("x")); !errors.Is(err, errSlowWatch) {
 		t.Errorf("a write after it: %v", err)
 	}
 	for name, w := range map[string]*heldWatch{"other": other, "second": second, "third": third} {
-		if err := w.finish(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		w.checkGoesOn(t, name)
 	}
 	s.check(t)
+}
+
+// Writes that began a moment ago may take more than their user may have, and get a deadline: they go
+// on if their clients read.
+func TestManyEventsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	began := s.clock.Now()
+	first, second, third := s.watchOf("one").write(60), s.watchOf("one").write(60), s.watchOf("one").write(60)
+	for name, test := range map[string]struct {
+		watch *heldWatch
+		want  time.Time
+	}{
+		"first":  {first, began.Add(minWriteTime)},
+		"second": {second, began.Add(minWriteTime)},
+		"third":  {third, began.Add(time.Minute)}, // without the others it is not too much
+	} {
+		if deadlines := test.watch.deadlines; !deadlines[len(deadlines)-1].Equal(test.want) {
+			t.Errorf("the deadlines of the %s write are %v, want %v", name, deadlines, test.want)
+		}
+	}
+	second.checkGoesOn(t, "second")
+	s.pass()
+	fourth := s.watchOf("one").write(10)
+	first.checkEnded(t)
+	third.checkGoesOn(t, "third")
+	fourth.checkGoesOn(t, "fourth")
+	s.check(t)
+}
+
+// If all writes take too many bytes, those of users who have too many end at once, before others that
+// began earlier.
+func TestUsersWithTooManyEndFirst(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	other := s.watchOf("other").write(90)
+	first, second, third := s.watchOf("one").write(75), s.watchOf("one").write(75), s.watchOf("one").write(75)
+	first.checkEnded(t)
+	other.checkGoesOn(t, "other")
+	second.checkGoesOn(t, "second")
+	third.checkGoesOn(t, "third")
+	s.check(t)
+}
+
+// The ServiceAccounts of a namespace count together, and those of another for themselves.
+func TestServiceAccountsOfANamespace(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	other := s.watchOf("system:serviceaccount:two:a").write(60)
+	first := s.watchOf("system:serviceaccount:one:a").write(60)
+	s.pass()
+	second := s.watchOf("system:serviceaccount:one:b").write(60)
+	first.checkEnded(t)
+	other.checkGoesOn(t, "the one of another namespace")
+	second.checkGoesOn(t, "second")
+	s.check(t)
+}
+
+// A flush that is ended, or that may not begin, ends the handler: it would wait for the next event.
+func TestFlushesThatAreEnded(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	flush := func() (*heldWatch, chan struct{}) {
+		w, done := s.watchOf("one").write(60), make(chan struct{})
+		w.checkGoesOn(t, "a write")
+		go func() {
+			defer close(done)
+			w.writer.Flush()
+		}()
+		return w, done
+	}
+	first, done := flush()
+	<-first.began
+	s.pass()
+	second := s.watchOf("one").write(60)
+	<-done
+	if first.ctx.Err() == nil {
+		t.Error("the handler of a flush that was ended goes on")
+	}
+	second.checkGoesOn(t, "second")
+	s.ending.add("one", 101)
+	refused := s.watchOf("one")
+	refused.writer.unflushed = 60
+	if refused.writer.Flush(); refused.ctx.Err() == nil {
+		t.Error("the handler of a flush that was refused goes on")
+	}
+	s.ending.add("one", -101)
+	s.check(t)
+}
+
+// A watch of metadata, for which the generic handler keeps the largest event, ends after a large one.
+// Watches of objects go on.
+func TestLargeEventsOfMetadata(t *testing.T) {
+	t.Parallel()
+	const metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	for name, test := range map[string]struct {
+		accept string
+		bytes  int
+		ends   bool
+	}{
+		"large metadata":        {metadata, maxKept + 1, true},
+		"large row of a table":  {"application/json;as=Table;g=meta.k8s.io;v=v1,application/json", maxKept + 1, true},
+		"metadata":              {metadata, maxKept, false},
+		"large object":          {"application/json", maxKept + 1, false},
+		"large object, any way": {"", maxKept + 1, false},
+	} {
+		req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		req.Header.Set("Accept", test.accept)
+		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
+		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute}
+		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if _, err := w.Write(make([]byte, test.bytes)); err != nil || req.Context().Err() != nil {
+				t.Errorf("%s: a write: %v, its context %v", name, err, req.Context().Err())
+			}
+			w.(http.Flusher).Flush()
+			if ends := req.Context().Err() != nil; ends != test.ends {
+				t.Errorf("%s: the watch ends: %t", name, ends)
+			}
+		}), limits, &connections{}).ServeHTTP(httptest.NewRecorder(), req)
+	}
 }
 
 // The writes of all users have a limit of their own.
@@ -159,6 +298,7 @@ func TestSlowWatchesThatDoNotEnd(t *testing.T) {
 		w := s.watchOf("one")
 		w.expire.Do(func() {}) // a deadline has no effect
 		stuck = append(stuck, w.write(60))
+		s.pass()
 	}
 	if s.begin(s.watchOf("one").writer, 1) {
 		t.Fatal("the user may write more")
@@ -227,7 +367,7 @@ func TestOnlyWatchesAreBounded(t *testing.T) {
 			if (w != http.ResponseWriter(outer)) != bounded || (req.Header.Get("Accept-Encoding") == "") != bounded {
 				t.Errorf("%s: a writer %T, Accept-Encoding %q", verb, w, req.Header.Get("Accept-Encoding"))
 			}
-		}), DefaultWatchLimits()).ServeHTTP(outer, req)
+		}), DefaultWatchLimits(), &connections{}).ServeHTTP(outer, req)
 	}
 }
 
@@ -239,7 +379,7 @@ func TestWatchesOverWebsockets(t *testing.T) {
 		req.Header.Set("Upgrade", upgrade)
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 		recorder := httptest.NewRecorder()
-		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits()).ServeHTTP(recorder, req)
+		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits(), &connections{}).ServeHTTP(recorder, req)
 		if recorder.Code != want {
 			t.Errorf("Upgrade %q: %d, want %d", upgrade, recorder.Code, want)
 		}

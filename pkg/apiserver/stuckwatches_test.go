@@ -5,7 +5,10 @@ package apiserver_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -105,5 +108,52 @@ func TestStuckWatchTimesOut(t *testing.T) {
 	w.watch(t, "stuck", "large")
 	if got := <-w.ended; got != "stuck" {
 		t.Errorf("the watch %q ended", got)
+	}
+}
+
+// freezing is a connection that reads nothing more when it is frozen.
+type freezing struct {
+	net.Conn
+	frozen, closed <-chan struct{}
+}
+
+func (c freezing) Read(p []byte) (int, error) {
+	select {
+	case <-c.frozen:
+		<-c.closed
+		return 0, net.ErrClosed
+	default:
+		return c.Conn.Read(p)
+	}
+}
+
+// A client that reads nothing from a whole connection of HTTP/2, so that no stream of it can be ended,
+// loses the connection.
+func TestFrozenConnection(t *testing.T) {
+	t.Parallel()
+	const watches = 80 // their events take more bytes than the buffers of a connection have
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond})
+	tls, err := rest.TLSConfigFor(w.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen := make(chan struct{})
+	client := *w
+	client.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: tls, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 20},
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return freezing{conn, frozen, t.Context().Done()}, err
+		},
+	}}
+	for i := range watches {
+		client.watch(t, fmt.Sprint("frozen-", i), "large")
+	}
+	close(frozen)
+	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range watches {
+		<-w.ended
 	}
 }

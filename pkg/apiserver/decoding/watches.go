@@ -29,10 +29,13 @@ type handingOver struct{ runtime.Serializer }
 
 // Encode implements runtime.Encoder.
 func (s handingOver) Encode(obj runtime.Object, w io.Writer) error {
-	kept, ok := w.(runtime.Splice)
-	if !ok {
-		return s.Serializer.Encode(obj, w)
+	if kept, ok := w.(runtime.Splice); ok {
+		return s.handOver(obj, kept)
 	}
+	return s.Serializer.Encode(obj, w)
+}
+
+func (s handingOver) handOver(obj runtime.Object, kept runtime.Splice) error {
 	var encoded bytes.Buffer
 	if err := s.Serializer.Encode(obj, &encoded); err != nil {
 		return err
