@@ -152,6 +152,8 @@ type watchWriter struct {
 	// where it converts objects to rows of tables or to metadata. What encodes whole objects, and
 	// the events themselves, lets go of its buffers: see decoding.NewSerializer.
 	keepsEvents bool
+	// tooMuchKept: such a buffer is larger than maxKept.
+	tooMuchKept bool
 	// unflushed is the size of the last write since the last flush.
 	unflushed int
 
@@ -171,6 +173,7 @@ func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Write implements http.ResponseWriter.
 func (w *watchWriter) Write(p []byte) (n int, err error) {
 	w.unflushed = len(p)
+	w.tooMuchKept = w.tooMuchKept || w.keepsEvents && len(p) > maxKept
 	err = w.bounded(len(p), func() error {
 		n, err = w.ResponseWriter.Write(p)
 		return err
@@ -181,7 +184,7 @@ func (w *watchWriter) Write(p []byte) (n int, err error) {
 // Flush implements http.Flusher.
 func (w *watchWriter) Flush() {
 	_ = w.bounded(w.unflushed, w.controller.Flush) // an error has ended the watch
-	if w.keepsEvents && w.unflushed > maxKept {
+	if w.tooMuchKept {
 		w.cancel() // its client watches again from there
 	}
 	w.unflushed = 0

@@ -266,6 +266,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 			if _, err := w.Write(make([]byte, test.bytes)); err != nil || req.Context().Err() != nil {
 				t.Errorf("%s: a write: %v, its context %v", name, err, req.Context().Err())
 			}
+			_, _ = w.Write([]byte("a small event after it"))
 			w.(http.Flusher).Flush()
 			if ends := req.Context().Err() != nil; ends != test.ends {
 				t.Errorf("%s: the watch ends: %t", name, ends)
