@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -28,8 +29,13 @@ const (
 	snapshotFile   = "snapshot.db"
 	encryptionFile = "encryption.yaml"
 
-	formatVersion    = 1
-	maxContentsBytes = 1 << 16
+	formatVersion = 1
+	// What the files of a backup have at most. A snapshot is never larger than an etcd, for which
+	// 8 GiB is much, and an EncryptionConfiguration is a few keys.
+	maxContentsBytes   = 1 << 16
+	maxSnapshotBytes   = 64 << 30
+	maxEncryptionBytes = 1 << 20
+
 	// ageHeader begins every file that age encrypted.
 	ageHeader = "age-encryption.org/"
 )
@@ -154,30 +160,22 @@ func damaged(what string, err error) error { return fmt.Errorf("%w: %s: %w", Err
 
 func unsealPlain(r io.Reader, dir string) (Contents, error) {
 	archive := tar.NewReader(r)
-	header, err := archive.Next()
-	if err != nil {
-		return Contents{}, damaged(contentsFile, err)
-	}
-	if header.Name != contentsFile {
-		return Contents{}, fmt.Errorf("%w: it begins with %q", ErrDamaged, header.Name)
+	if err := next(archive, contentsFile, maxContentsBytes); err != nil {
+		return Contents{}, err
 	}
 	var contents Contents
-	if err := json.NewDecoder(io.LimitReader(archive, maxContentsBytes)).Decode(&contents); err != nil {
+	if err := json.NewDecoder(archive).Decode(&contents); err != nil {
 		return Contents{}, damaged(contentsFile, err)
 	}
 	if contents.Version != formatVersion {
 		return Contents{}, fmt.Errorf("the backup has format %d, this version of sandlot reads %d", contents.Version, formatVersion)
 	}
+	if err := checkFiles(contents.Files); err != nil {
+		return Contents{}, err
+	}
 	for _, f := range contents.Files {
-		if f.Name != snapshotFile && f.Name != encryptionFile {
-			return Contents{}, fmt.Errorf("%w: it has a file %q", ErrDamaged, f.Name)
-		}
-		header, err := archive.Next()
-		if err != nil {
-			return Contents{}, damaged(f.Name, err)
-		}
-		if header.Name != f.Name || header.Size != f.Size {
-			return Contents{}, fmt.Errorf("%w: %s of %d bytes is in the place of %s", ErrDamaged, header.Name, header.Size, f.Name)
+		if err := next(archive, f.Name, f.Size); err != nil {
+			return Contents{}, err
 		}
 		sum, err := writeFile(filepath.Join(dir, f.Name), archive)
 		if errors.As(err, new(*fs.PathError)) {
@@ -191,6 +189,47 @@ func unsealPlain(r io.Reader, dir string) (Contents, error) {
 		}
 	}
 	return contents, nil
+}
+
+// checkFiles returns ErrDamaged if a backup says that it has files that no backup has.
+func checkFiles(files []ContentsFile) error {
+	left := map[string]int64{snapshotFile: maxSnapshotBytes, encryptionFile: maxEncryptionBytes}
+	for _, f := range files {
+		most, ok := left[f.Name]
+		if !ok {
+			return fmt.Errorf("%w: it has a file %q, or has it twice", ErrDamaged, f.Name)
+		}
+		if f.Size < 0 || f.Size > most {
+			return fmt.Errorf("%w: %s of %d bytes, which has %d at most", ErrDamaged, f.Name, f.Size, most)
+		}
+		delete(left, f.Name)
+	}
+	if _, missing := left[snapshotFile]; missing {
+		return fmt.Errorf("%w: it has no %s", ErrDamaged, snapshotFile)
+	}
+	return nil
+}
+
+// next goes to the next file of an archive. It is ErrDamaged if that is not the one of a name, in
+// the form in which seal writes it. The contents have at most size bytes, other files exactly as
+// many. A sparse file is refused: a few bytes of an archive would be written as any number of them.
+func next(archive *tar.Reader, name string, size int64) error {
+	header, err := archive.Next()
+	if err != nil {
+		return damaged(name, err)
+	}
+	if header.Name != name || header.Size > size || header.Size < size && name != contentsFile {
+		return fmt.Errorf("%w: %q of %d bytes is in the place of %s", ErrDamaged, header.Name, header.Size, name)
+	}
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return fmt.Errorf("%w: %s is sparse", ErrDamaged, name)
+		}
+	}
+	if header.Typeflag != tar.TypeReg {
+		return fmt.Errorf("%w: %s is no regular file", ErrDamaged, name)
+	}
+	return nil
 }
 
 // writeFile writes a new file and returns its SHA-256.
