@@ -199,7 +199,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = withStrictClaims(handler)
 		handler = withRuntimeAccess(handler)
 		handler = withReads(handler, withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits, conns))
-		handler = chain(handler, config)
+		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
