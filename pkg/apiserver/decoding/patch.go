@@ -58,18 +58,22 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  3. kubectl patch, which sets no fieldValidation, gets strict validation. The user may mean
 //     the kind of the same name in the other group, whose fields would be dropped here with no
 //     more than a warning.
+//  4. Patches and new objects with too many keys and items of lists are refused.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
+		isLargeCreate := ok && info.Verb == "create" && uint64(req.ContentLength) > shortBody // also if it is -1, not known
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" && !isLargeCreate || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		req = strictForKubectlPatch(req)
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		switch patch := types.PatchType(mediaType); {
+		case isLargeCreate, err == nil && patch == types.JSONPatchType:
+			_, err = o.read(req)
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 			// The generic handlers take what is before the semicolon, also where the rest is wrong.
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -108,23 +112,17 @@ func strictForKubectlPatch(req *http.Request) *http.Request {
 	return &strict
 }
 
-// check reads the body, leaves it to be read again, and decodes it.
+// check reads the body of a patch, leaves it to be read again, and decodes it.
 // A merge patch is a partial object too, with null for what is to be removed;
 // the generic handlers deal with its unknown fields as the client wants.
 func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied bool) error {
-	if kind.Empty() {
+	if kind.Empty() && !applied {
 		return nil
 	}
-	defer req.Body.Close()
-	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", o.MaxBytes))
-	case err != nil:
-		return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
+	body, err := o.read(req)
+	if err != nil || kind.Empty() {
+		return err
 	}
-	req.Body = io.NopCloser(bytes.NewReader(body))
 	err = checkValues(o.Scheme, body, kind)
 	if err == nil {
 		err = checkFields(o.Scheme, body, kind)
@@ -136,6 +134,22 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, bounded(err)))
 	}
 	return nil
+}
+
+// read reads the body of a request, and leaves it to be read again. It returns an error if the body
+// has too many elements.
+func (o PatchOptions) read(req *http.Request) ([]byte, error) {
+	defer req.Body.Close()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", o.MaxBytes))
+	case err != nil:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return body, checkElements(body)
 }
 
 func resourceKey(resource, subresource string) string {

@@ -61,6 +61,7 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil || runtime.IsStrictDecodingError(err) {
+		dropManagedFields(obj)
 		if versionErr := checkResourceVersion(obj); versionErr != nil {
 			return obj, gvk, bounded(versionErr)
 		}
