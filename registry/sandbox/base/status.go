@@ -5,6 +5,7 @@ package base
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,12 +23,14 @@ type StatusStrategy[T Object] struct {
 	KeepRest func(updated, stored T)
 	// Validate validates a change of the status.
 	Validate func(updated, stored T) field.ErrorList
+	// Kept are the fields of the status that KeepRest keeps.
+	Kept []fieldpath.Path
 }
 
 // GetResetFields keeps server-side apply from owning what a write of the status
 // never changes.
-func (StatusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+func (s StatusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(slices.Concat([]fieldpath.Path{fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")}, s.Kept)...)
 }
 
 // PrepareForUpdate lets nothing but the status through.

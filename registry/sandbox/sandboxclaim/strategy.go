@@ -39,13 +39,22 @@ func NewStrategy(scheme *runtime.Scheme, c clock.PassiveClock, limits validation
 	return Strategy{Strategy: base.NewStrategy(scheme), clock: c, limits: limits}
 }
 
-// NewStatusStrategy returns the strategy of the status subresource.
+// NewStatusStrategy returns the strategy of the status subresource. What of the status only the
+// allocator writes, and does not mend, stays as it is stored: since when and for what the claim
+// waits, and what failed.
 func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxClaim] {
 	return base.StatusStrategy[*v1alpha1.SandboxClaim]{
 		MainStrategy: s,
 		KeepRest: func(updated, stored *v1alpha1.SandboxClaim) {
 			updated.Spec = stored.Spec
 			base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+			status, before := &updated.Status, &stored.Status
+			status.ClaimStartTime, status.Waiting = before.ClaimStartTime, before.Waiting
+			status.FailedReplicas, status.Failures = before.FailedReplicas, before.Failures
+		},
+		Kept: []fieldpath.Path{
+			fieldpath.MakePathOrDie("status", "claimStartTime"), fieldpath.MakePathOrDie("status", "waiting"),
+			fieldpath.MakePathOrDie("status", "failedReplicas"), fieldpath.MakePathOrDie("status", "failures"),
 		},
 		Validate: validation.ValidateSandboxClaimStatusUpdate,
 	}

@@ -361,6 +361,41 @@ func TestStatusPrepareForUpdate(t *testing.T) {
 	}
 }
 
+// TestStatusOfTheAllocator: a write of the status cannot forge what only the allocator writes, for no
+// controller mends it, and no manager comes to own it.
+func TestStatusOfTheAllocator(t *testing.T) {
+	strategy := sandboxclaim.NewStatusStrategy(newStrategy())
+	status := v1alpha1.SandboxClaimStatus{
+		ClaimStartTime: at(-time.Hour), FailedReplicas: 2,
+		Failures: []v1alpha1.SandboxFailure{{Name: "a", Message: "its phase is Failed"}},
+		Waiting:  &v1alpha1.ClaimWaiting{Replicas: 1, PoolProblem: "no node"},
+	}
+	forged := v1alpha1.SandboxClaimStatus{
+		ClaimStartTime: at(time.Hour), FailedReplicas: 200,
+		Failures: []v1alpha1.SandboxFailure{{Name: "b", Message: strings.Repeat("x", 1<<20)}},
+		Waiting:  &v1alpha1.ClaimWaiting{Reason: "Forged", CreateProblem: strings.Repeat("x", 1<<20)},
+	}
+	for name, tc := range map[string]struct{ stored, written v1alpha1.SandboxClaimStatus }{
+		"changed": {status, forged}, "added": {v1alpha1.SandboxClaimStatus{}, forged}, "removed": {status, v1alpha1.SandboxClaimStatus{}},
+	} {
+		stored := registrytest.NewSandboxClaim("a")
+		stored.Status = tc.stored
+		updated := stored.DeepCopy()
+		updated.Status = tc.written
+		strategy.PrepareForUpdate(t.Context(), updated, stored)
+		if diff := cmp.Diff(stored, updated); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+	for version, fields := range strategy.GetResetFields() {
+		for _, name := range []string{"claimStartTime", "failedReplicas", "failures", "waiting"} {
+			if !fields.Has(fieldpath.MakePathOrDie("status", name)) {
+				t.Errorf("%s: status.%s is not reset", version, name)
+			}
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	const runtimes = "spec.runtimes: has no effect on a claim; runtimes are set on the SandboxSet"
 	const shutdown = "spec.shutdownTime: 2026-09-01T11:00:00Z has passed already; the claimed sandboxes are deleted at once"
