@@ -49,7 +49,8 @@ func inspect(path string) (snapshot.Status, error) {
 	return status, nil
 }
 
-// checkSum compares a snapshot with the checksum at its end.
+// checkSum compares a snapshot with the checksum at its end, which anyone can compute, and checks
+// its pages.
 func checkSum(path string) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -76,5 +77,5 @@ func checkSum(path string) (err error) {
 	if !bytes.Equal(hash.Sum(nil), want) {
 		return fmt.Errorf("%w: the checksum of the snapshot is of something else", ErrDamaged)
 	}
-	return nil
+	return checkPages(file, length)
 }

@@ -1,0 +1,131 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// database are the bytes of a snapshot that a test forges.
+type database []byte
+
+func (d database) page(id uint64) []byte {
+	size := uint64(binary.NativeEndian.Uint32(d[pageHeader+8:]))
+	return d[id*size : (id+1)*size]
+}
+
+// meta returns a number of the first meta page.
+func (d database) meta(at int) uint64 { return binary.NativeEndian.Uint64(d[pageHeader+at:]) }
+
+// setMeta sets one in both, with the checksums.
+func (d database) setMeta(at int, value uint64) {
+	for id := range uint64(2) {
+		meta := d.page(id)[pageHeader:]
+		binary.NativeEndian.PutUint64(meta[at:], value)
+		sum := fnv.New64a()
+		_, _ = sum.Write(meta[:56])
+		binary.NativeEndian.PutUint64(meta[56:], sum.Sum64())
+	}
+}
+
+// root is the page with the buckets, and keys one with keys of a bucket.
+func (d database) root() []byte { return d.page(d.meta(16)) }
+
+func (d database) keys(t *testing.T) []byte {
+	t.Helper()
+	for id := range d.meta(40) {
+		page := d.page(id)
+		if id > 1 && id != d.meta(16) && binary.NativeEndian.Uint16(page[8:]) == leafPage && binary.NativeEndian.Uint16(page[10:]) > 1 {
+			return page
+		}
+	}
+	t.Fatal("no page has keys")
+	return nil
+}
+
+// bucket returns the value of a bucket that has pages of its own.
+func (d database) bucket(t *testing.T) []byte {
+	t.Helper()
+	root := d.root()
+	for i := range int(binary.NativeEndian.Uint16(root[10:])) {
+		element := root[pageHeader+i*pageElement:]
+		value := element[binary.NativeEndian.Uint32(element[4:])+binary.NativeEndian.Uint32(element[8:]):]
+		if binary.NativeEndian.Uint64(value) != 0 {
+			return value
+		}
+	}
+	t.Fatal("no bucket has pages")
+	return nil
+}
+
+// TestForgedSnapshots: a snapshot with a good checksum whose pages lead elsewhere is refused. bbolt
+// would read beyond its memory, and end the process.
+func TestForgedSnapshots(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 30, 30)
+	r, _, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := binary.NativeEndian
+	const far = 1 << 40
+	for name, forge := range map[string]func(t *testing.T, d database){
+		"its end":                   func(_ *testing.T, d database) { d.setMeta(40, far) },
+		"its root":                  func(_ *testing.T, d database) { d.setMeta(16, far) },
+		"its root is a meta page":   func(_ *testing.T, d database) { d.setMeta(16, 1) },
+		"its freelist":              func(_ *testing.T, d database) { d.setMeta(32, far) },
+		"its freelist is its root":  func(_ *testing.T, d database) { d.setMeta(32, d.meta(16)) },
+		"its page size":             func(_ *testing.T, d database) { d.setMeta(8, 3<<10) },
+		"one meta page":             func(_ *testing.T, d database) { clear(d.page(1)) },
+		"the id of a page":          func(_ *testing.T, d database) { order.PutUint64(d.root(), 3) },
+		"the kind of a page":        func(_ *testing.T, d database) { order.PutUint16(d.root()[8:], metaPage) },
+		"the count of a page":       func(t *testing.T, d database) { order.PutUint16(d.keys(t)[10:], 0xFFFF) },
+		"the size of a page":        func(t *testing.T, d database) { order.PutUint32(d.keys(t)[12:], 1<<31) },
+		"the place of a key":        func(t *testing.T, d database) { order.PutUint32(d.keys(t)[pageHeader+4:], 1<<31) },
+		"the size of a key":         func(t *testing.T, d database) { order.PutUint32(d.keys(t)[pageHeader+8:], 0xFFFFFFFF) },
+		"the size of a value":       func(t *testing.T, d database) { order.PutUint32(d.keys(t)[pageHeader+12:], 1<<31) },
+		"a bucket in a bucket":      func(t *testing.T, d database) { order.PutUint32(d.keys(t)[pageHeader:], 1) },
+		"no bucket":                 func(_ *testing.T, d database) { order.PutUint32(d.root()[pageHeader:], 0) },
+		"where a bucket is":         func(t *testing.T, d database) { order.PutUint64(d.bucket(t), far) },
+		"a bucket that is its root": func(t *testing.T, d database) { order.PutUint64(d.bucket(t), d.meta(16)) },
+		"a branch to itself": func(t *testing.T, d database) {
+			page := d.keys(t)
+			order.PutUint16(page[8:], branchPage)
+			order.PutUint16(page[10:], 1)
+			order.PutUint32(page[pageHeader:], pageElement)
+			order.PutUint32(page[pageHeader+4:], 1)
+			order.PutUint64(page[pageHeader+8:], order.Uint64(page))
+		},
+		"a branch to nothing": func(t *testing.T, d database) {
+			page := d.keys(t)
+			order.PutUint16(page[8:], branchPage)
+			order.PutUint16(page[10:], 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := database(bytes.Clone(good[:len(good)-sha256.Size]))
+			forge(t, d)
+			sum := sha256.Sum256(d)
+			path := filepath.Join(t.TempDir(), "forged")
+			if err := os.WriteFile(path, append(d, sum[:]...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := checkSum(path); !errors.Is(err, ErrDamaged) {
+				t.Errorf("got %v, want %v", err, ErrDamaged)
+			}
+		})
+	}
+}
