@@ -86,6 +86,23 @@ func TestWatchesInWords(t *testing.T) {
 	}
 }
 
+// TestWatchesOfANameInAllNamespaces: a watch of all namespaces may select a name, which is then not that
+// of one object.
+func TestWatchesOfANameInAllNamespaces(t *testing.T) {
+	t.Parallel()
+	w := startInWords(t)
+	template := w.get(t, agentTemplates+"/python")
+	code, next := w.watchRaw(t, "/apis/extensions.agents.x-k8s.io/v1beta1/sandboxtemplates",
+		"timeoutSeconds=60&fieldSelector=metadata.name%3Dpython&resourceVersion="+template.GetResourceVersion(), contentJSON)
+	if code != http.StatusOK {
+		t.Fatalf("the watch is answered with %d", code)
+	}
+	w.must(t, http.MethodPatch, agentTemplates+"/python", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`)
+	if event := next(); event.Type != "MODIFIED" || kindOf(t, event.Object).GetLabels()["a"] != "b" {
+		t.Errorf("the first event is %s %s", event.Type, event.Object)
+	}
+}
+
 func kindOf(t *testing.T, raw []byte) *unstructured.Unstructured {
 	t.Helper()
 	obj := &unstructured.Unstructured{}

@@ -5,7 +5,9 @@ package sandboxclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,14 +127,19 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 	if len(bound) == 0 || len(bound) > v1alpha1.MaxResponseTokens {
 		return
 	}
+	all, errs := make([]string, len(bound)), make([]error, len(bound))
+	var reads sync.WaitGroup // each may read from etcd what watches have not told yet
+	for i, sb := range bound {
+		reads.Go(func() { all[i], errs[i] = a.Runtimes.TokenIn(ctx, claim, sb) })
+	}
+	reads.Wait()
+	if err := errors.Join(errs...); err != nil {
+		klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))
+		return
+	}
 	bySandbox := make(map[string]string, len(bound))
-	for _, sb := range bound {
-		token, err := a.Runtimes.TokenIn(ctx, claim, sb)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))
-			return
-		}
-		bySandbox[sb.Name] = token
+	for i, sb := range bound {
+		bySandbox[sb.Name] = all[i]
 	}
 	tokens.bySandbox = bySandbox
 	audit.AddAuditAnnotation(ctx, auditTokens, auditedSandboxes(bound))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +71,32 @@ func TestFillTokens(t *testing.T) {
 				t.Errorf("told %v", got)
 			}
 		})
+	}
+}
+
+// meetingRuntimes tell a token when all are asked for.
+type meetingRuntimes struct {
+	fakeRuntimes
+	all *sync.WaitGroup
+}
+
+func (m meetingRuntimes) TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1alpha1.ClaimedSandbox) (string, error) {
+	m.all.Done()
+	m.all.Wait()
+	return m.fakeRuntimes.TokenIn(ctx, claim, in)
+}
+
+// TestTokensAreReadAtOnce: the tokens of several sandboxes are read at the same time. Otherwise this
+// test does not end.
+func TestTokensAreReadAtOnce(t *testing.T) {
+	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim"}}
+	claim.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
+	claim.Status.Sandboxes = []v1alpha1.ClaimedSandbox{{Name: "a", UID: "1"}, {Name: "b", UID: "2"}, {Name: "c", UID: "3"}}
+	all, tokens := &sync.WaitGroup{}, &ResponseTokens{}
+	all.Add(len(claim.Status.Sandboxes))
+	(&TokenResponder{Runtimes: meetingRuntimes{all: all}}).fill(t.Context(), tokens, claim)
+	if diff := cmp.Diff(map[string]string{"a": "claim/1", "b": "claim/2", "c": "claim/3"}, tokens.BySandbox()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
