@@ -37,19 +37,16 @@ func (d database) setMeta(at int, value uint64) {
 	}
 }
 
-// root is the page with the buckets, and keys one with keys of a bucket.
+// root is the page with the buckets, and keys the first with keys of a bucket.
 func (d database) root() []byte { return d.page(d.meta(16)) }
 
 func (d database) keys(t *testing.T) []byte {
 	t.Helper()
-	for id := range d.meta(40) {
-		page := d.page(id)
-		if id > 1 && id != d.meta(16) && binary.NativeEndian.Uint16(page[8:]) == leafPage && binary.NativeEndian.Uint16(page[10:]) > 1 {
-			return page
-		}
+	page := d.page(binary.NativeEndian.Uint64(d.bucket(t)))
+	for binary.NativeEndian.Uint16(page[8:]) == branchPage {
+		page = d.page(binary.NativeEndian.Uint64(page[pageHeader+8:]))
 	}
-	t.Fatal("no page has keys")
-	return nil
+	return page
 }
 
 // bucket returns the value of a bucket that has pages of its own.
