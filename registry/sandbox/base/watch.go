@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Watch watches objects. One of an object by name that begins at the version that the
@@ -26,7 +27,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		return events, err
 	}
 	name := selectedName(options)
-	if name == "" {
+	if name == "" || genericapirequest.NamespaceValue(ctx) == "" { // of all namespaces, each may have it
 		return events, nil
 	}
 	// The watch is there already: what changes from here on is in it.
