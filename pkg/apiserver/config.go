@@ -196,8 +196,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = withStrictClaims(handler)
-		handler = withRuntimeAccess(handler)
+		handler = withClaimOptions(handler)
 		handler = withReads(handler, withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits, conns))
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {

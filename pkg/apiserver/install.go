@@ -5,7 +5,6 @@ package apiserver
 
 import (
 	"fmt"
-	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +16,6 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // install serves storage as our group, and in the words of agent-sandbox. All groups are
@@ -80,19 +78,5 @@ func newEquivalents() runtime.EquivalentResourceRegistry {
 			return v1alpha1.Resource(resource.Resource).String()
 		}
 		return "" // which is its own
-	})
-}
-
-// strictHeader lets one request ask for the answer that --strict-agent-sandbox-claims gives
-// to all.
-const strictHeader = "Sandlot-Strict"
-
-// withStrictClaims lets a client be told at once what is wrong with a claim of agent-sandbox.
-func withStrictClaims(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get(strictHeader) == "true" {
-			req = req.WithContext(sandboxclaim.WithStrict(req.Context()))
-		}
-		handler.ServeHTTP(w, req)
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -20,7 +19,7 @@ const (
 	// them: 70,000 take 3 s. The largest objects of use have some thousands.
 	maxElements = 10000
 	// shortBody is how many bytes the body of a create has that is not looked at: a key takes
-	// seven, as a rule.
+	// seven, as a rule. A length of -1, which is not known, is taken for more.
 	shortBody = 7 * maxElements
 	// maxManagedFields bounds the managedFields in a body that are taken, in bytes.
 	maxManagedFields = 256 << 10
@@ -74,11 +73,7 @@ func countElements(js []byte) (count int, ok bool) {
 // dropManagedFields takes too large managedFields from an object that was decoded from a body. The
 // server then goes on with those that it has stored, as it does where a client sends none. It is
 // no error: otherwise nobody could update an object that has such already.
-func dropManagedFields(obj runtime.Object) {
-	object, ok := obj.(metav1.Object)
-	if !ok || len(object.GetManagedFields()) == 0 {
-		return
-	}
+func dropManagedFields(object metav1.Object) {
 	size, entries := 0, object.GetManagedFields()
 	for i := range entries {
 		size += entries[i].Size()

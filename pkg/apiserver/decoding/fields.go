@@ -210,7 +210,7 @@ func checkApplied(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionK
 	if unknown = append(unknown, unknownInTemplates(obj, kind.Group)...); len(unknown) > 0 {
 		return errors.Join(unknown...)
 	}
-	if err := checkResourceVersion(obj); err != nil {
+	if err := checkMetadata(obj); err != nil {
 		return err
 	}
 	return checkTemplates(obj)

@@ -64,15 +64,14 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		isLargeCreate := ok && info.Verb == "create" && uint64(req.ContentLength) > shortBody // also if it is -1, not known
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" && !isLargeCreate || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" && (info.Verb != "create" || uint64(req.ContentLength) <= shortBody) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		req = strictForKubectlPatch(req)
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		switch patch := types.PatchType(mediaType); {
-		case isLargeCreate, err == nil && patch == types.JSONPatchType:
+		case info.Verb == "create", err == nil && patch == types.JSONPatchType:
 			_, err = o.read(req)
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 			// The generic handlers take what is before the semicolon, also where the rest is wrong.

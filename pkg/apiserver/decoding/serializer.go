@@ -61,8 +61,7 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil || runtime.IsStrictDecodingError(err) {
-		dropManagedFields(obj)
-		if versionErr := checkResourceVersion(obj); versionErr != nil {
+		if versionErr := checkMetadata(obj); versionErr != nil {
 			return obj, gvk, bounded(versionErr)
 		}
 		return obj, gvk, bounded(err) // strict errors name their fields, and may be mere warnings
@@ -91,14 +90,18 @@ func (d fieldNamingDecoder) kindsOf(defaults *schema.GroupVersionKind, into runt
 	return kinds
 }
 
-// checkResourceVersion refuses what the store could not read as a version, which
-// would come back as 500.
-func checkResourceVersion(obj runtime.Object) error {
+// checkMetadata refuses what the store could not read as a version, which would come back as 500,
+// and drops too large managedFields.
+func checkMetadata(obj runtime.Object) error {
 	object, ok := obj.(metav1.Object)
-	if !ok || object.GetResourceVersion() == "" {
+	if !ok || object.GetResourceVersion() == "" && len(object.GetManagedFields()) == 0 {
 		return nil
 	}
+	dropManagedFields(object)
 	version := object.GetResourceVersion()
+	if version == "" {
+		return nil
+	}
 	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(version); err != nil {
 		path := field.NewPath("metadata", "resourceVersion")
 		return errors.New(field.Invalid(path, version, "must be as the server sent it").Error())

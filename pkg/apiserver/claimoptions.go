@@ -15,10 +15,18 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
-// withRuntimeAccess adds access tokens to the responses of creates of claims that ask for them, in a
-// header: audit logs may have bodies of responses, but no headers.
-func withRuntimeAccess(handler http.Handler) http.Handler {
+// strictHeader lets one request ask for the answer that --strict-agent-sandbox-claims gives
+// to all.
+const strictHeader = "Sandlot-Strict"
+
+// withClaimOptions reads what the create of a claim asks for beside the claim. Its header may ask to
+// be told at once what is wrong with a claim of agent-sandbox. Its parameters may ask for access
+// tokens, which come in a header: audit logs may have bodies of responses, but no headers.
+func withClaimOptions(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get(strictHeader) == "true" {
+			req = req.WithContext(sandboxclaim.WithStrict(req.Context()))
+		}
 		if asksForTokens(req) {
 			tokens := &sandboxclaim.ResponseTokens{}
 			req = req.WithContext(sandboxclaim.WithResponseTokens(req.Context(), tokens))
