@@ -6,6 +6,7 @@
 package decoding
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -61,10 +62,7 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil || runtime.IsStrictDecodingError(err) {
-		if versionErr := checkMetadata(obj); versionErr != nil {
-			return obj, gvk, bounded(versionErr)
-		}
-		return obj, gvk, bounded(err) // strict errors name their fields, and may be mere warnings
+		return obj, gvk, bounded(cmp.Or(checkMetadata(obj), err)) // strict errors name their fields, and may be mere warnings
 	}
 	kind := gvk
 	if kind == nil {
