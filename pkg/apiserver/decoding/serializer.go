@@ -91,15 +91,14 @@ func (d fieldNamingDecoder) kindsOf(defaults *schema.GroupVersionKind, into runt
 // checkMetadata refuses what the store could not read as a version, which would come back as 500,
 // and drops too large managedFields.
 func checkMetadata(obj runtime.Object) error {
-	object, ok := obj.(metav1.Object)
-	if !ok || object.GetResourceVersion() == "" && len(object.GetManagedFields()) == 0 {
-		return nil
+	if object, ok := obj.(metav1.Object); ok && (object.GetResourceVersion() != "" || len(object.GetManagedFields()) > 0) {
+		dropManagedFields(object)
+		return checkResourceVersion(object.GetResourceVersion())
 	}
-	dropManagedFields(object)
-	version := object.GetResourceVersion()
-	if version == "" {
-		return nil
-	}
+	return nil
+}
+
+func checkResourceVersion(version string) error {
 	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(version); err != nil {
 		path := field.NewPath("metadata", "resourceVersion")
 		return errors.New(field.Invalid(path, version, "must be as the server sent it").Error())
