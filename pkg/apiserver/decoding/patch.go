@@ -58,13 +58,14 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  3. kubectl patch, which sets no fieldValidation, gets strict validation. The user may mean
 //     the kind of the same name in the other group, whose fields would be dropped here with no
 //     more than a warning.
-//  4. Patches and new objects with too many keys and items of lists are refused.
+//  4. Patches and new objects with too many keys and items of lists are refused. Of subresources
+//     only applies are: a claim lists thousands of sandboxes in its status, and a release as many.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" && (info.Verb != "create" || uint64(req.ContentLength) <= shortBody) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" && (info.Verb != "create" || info.Subresource != "" || uint64(req.ContentLength) <= shortBody) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -72,7 +73,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		switch patch := types.PatchType(mediaType); {
 		case info.Verb == "create", err == nil && patch == types.JSONPatchType:
-			_, err = o.read(req)
+			_, err = o.read(req, info.Subresource == "")
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 			// The generic handlers take what is before the semicolon, also where the rest is wrong.
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -85,7 +86,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
 			applied := mediaType == string(types.ApplyYAMLPatchType)
 			served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
-			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied)
+			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied, applied || info.Subresource == "")
 		}
 		if err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -114,11 +115,11 @@ func strictForKubectlPatch(req *http.Request) *http.Request {
 // check reads the body of a patch, leaves it to be read again, and decodes it.
 // A merge patch is a partial object too, with null for what is to be removed;
 // the generic handlers deal with its unknown fields as the client wants.
-func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied bool) error {
+func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied, counted bool) error {
 	if kind.Empty() && !applied {
 		return nil
 	}
-	body, err := o.read(req)
+	body, err := o.read(req, counted)
 	if err != nil || kind.Empty() {
 		return err
 	}
@@ -136,8 +137,8 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 }
 
 // read reads the body of a request, and leaves it to be read again. It returns an error if the body
-// has too many elements.
-func (o PatchOptions) read(req *http.Request) ([]byte, error) {
+// is counted and has too many elements.
+func (o PatchOptions) read(req *http.Request, counted bool) ([]byte, error) {
 	defer req.Body.Close()
 	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
 	var tooLarge *http.MaxBytesError
@@ -148,7 +149,10 @@ func (o PatchOptions) read(req *http.Request) ([]byte, error) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	return body, checkElements(body)
+	if counted {
+		err = checkElements(body)
+	}
+	return body, err
 }
 
 func resourceKey(resource, subresource string) string {
