@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,123 +18,76 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-const (
-	fillReferring = "fill/ref"
-	// setPatch is the patch of the set that refers to a template.
-	setPatch = `{"metadata":{"labels":{"size":"large"}},"spec":{"containers":[{"name":"sandbox","resources":{"requests":{"cpu":"2"}}}]}}`
-	// maxCacheHit is on the scale of a microsecond.
-	maxCacheHit = 2000
-)
-
-// fillRounds is how many rounds there are: an even number of them lets each set be
-// the first as often.
-func (o *settings) fillRounds() int { return o.rounds + o.rounds%2 }
-
-// fillOf is how many sandboxes are made at a time.
-func (o *settings) fillOf() int { return max(o.count/2, 1) }
+// setPatch is the patch of the set that refers to a template.
+const setPatch = `{"metadata":{"labels":{"size":"large"}},"spec":{"containers":[{"name":"sandbox","resources":{"requests":{"cpu":"2"}}}]}}`
 
 // runFills compares how fast a set fills that refers to a template, with a patch,
 // with one that has a pod template of its own.
-func (b *bench) runFills(ctx context.Context) (err error) {
-	if !b.wants(fillReferring) {
-		return nil
+func runFills(t *stage, r *result) {
+	size := max(t.count/2, 1)
+	referring := pool{namespace: "bench-referring", size: size, template: templateName}
+	inline := pool{namespace: "bench-inline", size: size}
+	s := t.server(t.TempDir(), t.connections)
+	for _, p := range []pool{referring, inline} {
+		// One sandbox is made, so that all that is done once has been done.
+		s.makeModel(t.ctx, p)
+		change := map[string]any{"scaleStrategy": release, "replicas": 1}
+		if p.template != "" {
+			change["patch"] = runtime.RawExtension{Raw: []byte(setPatch)}
+		}
+		s.patchSet(t.ctx, p, change)
+		s.awaitSet(t.ctx, p, "is rolled out", func(status v1alpha1.SandboxSetStatus) bool {
+			return status.Replicas == status.UpdatedAvailableReplicas
+		})
+		s.scale(t.ctx, p, 0)
+		s.awaitStock(t.ctx, p.of(0))
 	}
-	s, err := startServer(ctx, b.program, filepath.Join(b.dir, "fills"), b.connections)
-	if err != nil {
-		return err
+	before := s.counts(t.ctx)[patches]
+	if before < 1 {
+		check(errors.New("the server has applied a patch and does not count it"))
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	r, err := b.compareFills(ctx, s)
-	if err != nil {
-		return fmt.Errorf("%s: %w", fillReferring, err)
-	}
-	return b.report(r)
-}
-
-func (b *bench) compareFills(ctx context.Context, s *server) (*result, error) {
-	referring := &filler{server: s, pool: pool{namespace: "bench-referring", size: b.fillOf(), template: templateName}}
-	inline := &filler{server: s, pool: pool{namespace: "bench-inline", size: b.fillOf()}}
-	for _, f := range []*filler{referring, inline} {
-		if err := f.create(ctx); err != nil {
-			return nil, err
+	fill := func(name string, p pool) arm {
+		return arm{
+			name: name, count: 1, cpu: s.cpu,
+			do: func(ctx context.Context, _ int) { s.fill(ctx, p) },
+			after: func(ctx context.Context) {
+				s.scale(ctx, p, 0)
+				s.awaitStock(ctx, p.of(0))
+				s.idle(ctx)
+			},
 		}
 	}
-	before, err := s.counters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if before.patches < 1 {
-		return nil, errors.New("the server has applied a patch and does not count it")
-	}
-	all, err := compare(ctx, fillReferring, 1, b.fillRounds(), []arm{referring.arm("referring"), inline.arm("inline")})
-	if err != nil {
-		return nil, err
-	}
-	after, err := s.counters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	hit, err := cacheHit(ctx)
-	if err != nil {
-		return nil, err
-	}
-	made := float64(b.fillOf())
-	r := &result{Case: fillReferring, Clients: 1, fillFigures: &fillFigures{
-		Filled:        b.fillOf(),
-		ReferringPerS: number(made * all[0].rate()), InlinePerS: number(made * all[1].rate()),
-		FillRatio:    number(ratio(all[0], all[1], sample.rate)),
-		ReferringCPU: number(all[0].cpuEach() / made), InlineCPU: number(all[1].cpuEach() / made),
-		Patches:  number(after.minus(before).patches),
-		CacheHit: number(hit),
-	}}
-	r.judge(atLeast("fill_ratio", r.FillRatio, 0.95), atMost("patches_while_filling", r.Patches, 0),
-		atMost("cache_hit_ns", r.CacheHit, maxCacheHit))
-	return r, nil
+	// An even number of rounds lets each set be the first as often.
+	all := t.compare(r.Case, r.Clients, t.rounds+t.rounds%2, fill("referring", referring), fill("inline", inline))
+	r.set("sandboxes_per_fill", float64(size))
+	r.set("referring_fill_per_s", float64(size)*all[0].rate())
+	r.set("inline_fill_per_s", float64(size)*all[1].rate())
+	r.set("fill_ratio", ratio(all[0], all[1], sample.rate))
+	// What a fill costs the server for one sandbox.
+	r.set("referring_cpu_ms", all[0].cpuEach()/float64(size))
+	r.set("inline_cpu_ms", all[1].cpuEach()/float64(size))
+	r.set("patches_while_filling", s.counts(t.ctx)[patches]-before)
+	r.set("cache_hit_ns", cacheHit(t.ctx))
 }
 
-// filler fills one set and empties it again.
-type filler struct {
-	server *server
-	pool   pool
-}
-
-// create makes the set, with one sandbox, so that all that is done once has been done.
-func (f *filler) create(ctx context.Context) error {
-	if _, err := f.server.makeModel(ctx, f.pool); err != nil {
-		return err
-	}
-	change := map[string]any{"scaleStrategy": release, "replicas": 1}
-	if f.pool.template != "" {
-		change["patch"] = runtime.RawExtension{Raw: []byte(setPatch)}
-	}
-	if err := f.server.patchSet(ctx, f.pool, change); err != nil {
-		return err
-	}
-	if err := f.server.awaitRevision(ctx, f.pool); err != nil {
-		return err
-	}
-	return f.empty(ctx)
+func (s *server) scale(ctx context.Context, p pool, replicas int) {
+	s.patchSet(ctx, p, map[string]any{"replicas": replicas})
 }
 
 // fill is over when all sandboxes can be claimed. What the API server says of its
 // index is asked, because the status of a set follows by up to a second.
-func (f *filler) fill(ctx context.Context) error {
-	if err := f.scale(ctx, f.pool.size); err != nil {
-		return err
-	}
+func (s *server) fill(ctx context.Context, p pool) {
+	s.scale(ctx, p, p.size)
 	for began := time.Now(); ; {
-		available, err := f.server.available(ctx, f.pool)
+		available := s.available(ctx, p)
 		took := time.Since(began)
 		switch {
-		case err != nil || available == f.pool.size:
-			return err
+		case available == p.size:
+			return
 		case took > poolTimeout:
-			return fmt.Errorf("set %s/%s has %d available sandboxes instead of %d after %s",
-				f.pool.namespace, f.pool.name(), available, f.pool.size, poolTimeout)
+			check(fmt.Errorf("set %s/%s has %d available sandboxes instead of %d after %s", p.namespace, p.name(), available, p.size, took))
 		}
-		if err := sleep(ctx, nextLook(took, available, f.pool.size)); err != nil {
-			return err
-		}
+		check(sleep(ctx, nextLook(took, available, p.size)))
 	}
 }
 
@@ -150,33 +102,8 @@ func nextLook(took time.Duration, available, size int) time.Duration {
 	return min(max(left/2, least), most)
 }
 
-func (f *filler) empty(ctx context.Context) error {
-	if err := f.scale(ctx, 0); err != nil {
-		return err
-	}
-	return f.server.awaitStock(ctx, f.pool.of(0))
-}
-
-func (f *filler) scale(ctx context.Context, replicas int) error {
-	return f.server.patchSet(ctx, f.pool, map[string]any{"replicas": replicas})
-}
-
-// arm fills the set once a round.
-func (f *filler) arm(name string) arm {
-	return arm{
-		name: name, count: 1, cpu: f.server.cpu,
-		do: func(ctx context.Context, _ int) error { return f.fill(ctx) },
-		after: func(ctx context.Context) error {
-			if err := f.empty(ctx); err != nil {
-				return err
-			}
-			return f.server.idle(ctx)
-		},
-	}
-}
-
 // cacheHit is how long it takes to find a patched pod template again, in ns.
-func cacheHit(ctx context.Context) (float64, error) {
+func cacheHit(ctx context.Context) float64 {
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "bench", Name: templateName, UID: templateName, ResourceVersion: "1",
 	}}
@@ -186,7 +113,7 @@ func cacheHit(ctx context.Context) (float64, error) {
 	set.Spec.Patch = &runtime.RawExtension{Raw: []byte(setPatch)}
 	cache, lookup := podtemplate.NewCache(), oneTemplate{template}
 	var failed error
-	result := testing.Benchmark(func(b *testing.B) {
+	hits := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
 			if _, err := cache.ResolveSet(ctx, set, lookup); err != nil {
 				failed = err
@@ -194,10 +121,11 @@ func cacheHit(ctx context.Context) (float64, error) {
 			}
 		}
 	})
-	if failed == nil && cache.Patches() != 1 {
-		failed = fmt.Errorf("%d patches were applied for one template", cache.Patches())
+	check(failed)
+	if cache.Patches() != 1 {
+		check(fmt.Errorf("%d patches were applied for one template", cache.Patches()))
 	}
-	return float64(result.T.Nanoseconds()) / float64(max(result.N, 1)), failed
+	return float64(hits.T.Nanoseconds()) / float64(max(hits.N, 1))
 }
 
 // oneTemplate is a lookup that knows one template.

@@ -4,7 +4,7 @@
 // Command bench measures how much more a claim costs than the create of a plain
 // object: through the same server, by the same clients, in the same minutes. It
 // runs bin/sandlot as a process of its own, over TLS and with fsync on, and prints
-// a line of JSON a case. docs/performance.md explains cases and fields.
+// a line of JSON a case. docs/performance.md explains cases and figures.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path"
@@ -19,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"k8s.io/klog/v2"
 )
 
 // settings are the command line.
@@ -52,15 +55,18 @@ func main() {
 	}
 }
 
+// logf tells a human what goes on. stdout is for results.
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
 func parseFlags() *settings {
 	o := &settings{}
 	flag.StringVar(&o.cases, "cases", "*", "Cases to run: names or patterns, separated by commas; * stands for a part between slashes, or alone for all. Cases: "+
-		strings.Join(caseNames(), " ")+", and with -cluster "+strings.Join(clusterCaseNames(), " "))
+		strings.Join(caseNames(false), " ")+", and with -cluster "+strings.Join(caseNames(true), " "))
 	flag.IntVar(&o.rounds, "rounds", 6, "How often claims and plain creates take turns in each case")
 	flag.IntVar(&o.count, "count", 2000, "Claims a round with 64 clients. Other cases make a fixed part of it")
 	flag.IntVar(&o.connections, "connections", 4, "HTTP/2 connections that 64 clients share")
 	flag.IntVar(&o.pool, "pool", 100000, "Size of the large pool of the case pool/100k")
-	flag.StringVar(&o.dataDir, "data-dir", "", "Folder for data, on the disk to measure (default a new one in _output, removed at the end)")
+	flag.StringVar(&o.dataDir, "data-dir", "_output", "Folder for data, on the disk to measure: a new one in it, removed at the end")
 	flag.StringVar(&o.program, "program", filepath.Join("bin", "sandlot"), "The program to measure")
 	flag.StringVar(&o.profiles, "profiles", "", "Folder to keep CPU profiles of the server in. They slow the last round of each case down")
 	flag.BoolVar(&o.check, "check", false, "Fail if a goal is missed")
@@ -73,26 +79,18 @@ func (o *settings) validate() error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
-	for name, value := range map[string]int{
-		"rounds": o.rounds, "count": o.count, "connections": o.connections, "pool": o.pool,
-	} {
-		if value < 1 {
-			return fmt.Errorf("-%s must be at least 1", name)
-		}
+	if min(o.rounds, o.count, o.connections, o.pool) < 1 {
+		return errors.New("-rounds, -count, -connections and -pool must be at least 1")
 	}
 	for pattern := range strings.SplitSeq(o.cases, ",") {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("-cases: pattern %q: %w", pattern, err)
 		}
 	}
-	known := caseNames()
-	if o.cluster {
-		known = clusterCaseNames()
+	if known := caseNames(o.cluster); !slices.ContainsFunc(known, o.wants) {
+		return fmt.Errorf("-cases: none of %s matches %q", strings.Join(known, " "), o.cases)
 	}
-	if slices.ContainsFunc(known, o.wants) {
-		return nil
-	}
-	return fmt.Errorf("-cases: none of %s matches %q", strings.Join(known, " "), o.cases)
+	return nil
 }
 
 // wants reports whether a case was asked for.
@@ -105,41 +103,44 @@ func (o *settings) wants(name string) bool {
 	return false
 }
 
-// run returns true if goals were missed and that matters.
+// run runs the cases. It returns true if goals were missed and that matters.
 func run(ctx context.Context, o *settings) (missed bool, err error) {
 	if err := o.validate(); err != nil {
 		return false, err
 	}
-	if err := quietLogs(); err != nil {
+	// The etcd in this process warns of every slow write. What matters comes back as an error.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	// It is below the working folder, because /tmp may be in memory, where an fsync costs nothing.
+	if err := os.MkdirAll(o.dataDir, 0o755); err != nil {
 		return false, err
 	}
-	dir, remove, err := dataDir(o.dataDir)
+	dir, err := os.MkdirTemp(o.dataDir, "bench-")
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	b := &bench{settings: o, dir: dir, out: os.Stdout}
-	if err := b.run(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	all := &stage{settings: o, ctx: ctx, dir: dir, shared: &shared{}}
+	err = all.run(func() {
+		all.all = all
+		for _, c := range cases {
+			if c.cluster != o.cluster || !o.wants(c.name) {
+				continue
+			}
+			one := *all
+			one.dir = all.TempDir()
+			one.cleanups = []func(){func() { check(os.RemoveAll(one.dir)) }}
+			r := &result{Case: c.name, Clients: c.clients}
+			if err := one.run(func() { c.run(&one, r) }); err != nil {
+				check(fmt.Errorf("%s: %w", c.name, err))
+			}
+			check(r.judge(c.goals))
+			check(r.print(os.Stdout))
+			missed = missed || r.OK != nil && !*r.OK
 		}
-		return false, err
+	})
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
 	}
-	return b.missed && o.check, nil
-}
-
-// dataDir makes a folder for the data of one run. It is below the working folder,
-// because /tmp may be in memory, where an fsync costs nothing.
-func dataDir(parent string) (dir string, remove func() error, err error) {
-	if parent == "" {
-		parent = "_output"
-	}
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", nil, fmt.Errorf("data folder: %w", err)
-	}
-	if dir, err = os.MkdirTemp(parent, "bench-"); err != nil {
-		return "", nil, fmt.Errorf("data folder: %w", err)
-	}
-	return dir, func() error { return os.RemoveAll(dir) }, nil
+	return missed && o.check, err
 }

@@ -5,9 +5,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,9 +17,14 @@ import (
 	"time"
 )
 
-// pause lets what a round has set off in the server (events, the count of a set)
-// end before the next round begins.
-const pause = 300 * time.Millisecond
+const (
+	// pause lets what a round has set off in the server (events, the count of a set)
+	// end before the next round begins.
+	pause = 300 * time.Millisecond
+	// profileSeconds is about as long as a round. What is longer is idle time, which
+	// does not show.
+	profileSeconds = "4"
+)
 
 // arm is one of the things that a case compares.
 type arm struct {
@@ -26,24 +32,24 @@ type arm struct {
 	// count is how many operations a round has.
 	count int
 	// ready, if set, comes before each operation of a client, and is not timed.
-	ready func(ctx context.Context, client int) error
+	ready func(ctx context.Context, client int)
 	// do is one operation of one client.
-	do func(ctx context.Context, client int) error
+	do func(ctx context.Context, client int)
 	// before and after, if set, surround a round and are not timed.
-	before, after func(context.Context) error
+	before, after func(context.Context)
 	// reset, if set, is called when the warm-up is over.
 	reset func()
-	// cpu, if set, is how much processor time the server has used so far.
-	cpu func(context.Context) (time.Duration, error)
-	// profile, if set, is called before the last round, and what it returns after.
-	profile func(context.Context) func() error
+	// cpu, if set, is how much processor time the server has used so far, in ms.
+	cpu func(context.Context) float64
+	// profiled, if set, is the server to profile in the last round.
+	profiled *server
 }
 
 // sample is what one arm did in one round.
 type sample struct {
 	latencies []time.Duration
 	elapsed   time.Duration
-	cpu       time.Duration // of the server, if it was asked for
+	cpu       float64 // ms of the server, if it was asked for
 }
 
 // series is what one arm did, round by round.
@@ -52,40 +58,33 @@ type series []sample
 // compare lets arms take turns, forwards and backwards (A B B A ...), so that
 // what changes on the machine in the meantime hits all of them alike. A shorter
 // round of each goes before and does not count.
-func compare(ctx context.Context, what string, clients, rounds int, arms []arm) ([]series, error) {
+func (t *stage) compare(what string, clients, rounds int, arms ...arm) []series {
 	for _, a := range arms {
-		a.count, a.profile = warmUp(a.count), nil
-		if _, err := a.round(ctx, clients); err != nil {
-			return nil, fmt.Errorf("%s: %w", a.name, err)
-		}
+		a.count = warmUp(a.count)
+		a.round(t.ctx, clients)
 	}
 	for _, a := range arms {
 		if a.reset != nil {
 			a.reset()
 		}
 	}
-	result := make([]series, len(arms))
+	all := make([]series, len(arms))
 	for r := range rounds {
 		var line strings.Builder
-		fmt.Fprintf(&line, "%s %d/%d:", what, r+1, rounds)
 		for _, i := range order(len(arms), r) {
 			a := arms[i]
-			if r < rounds-1 {
-				a.profile = nil
+			finish := func() {}
+			if t.profiles != "" && a.profiled != nil && r == rounds-1 {
+				finish = a.profiled.profile(t.ctx, t.profiles, what+"-"+a.name)
 			}
-			s, err := a.round(ctx, clients)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", a.name, err)
-			}
-			result[i] = append(result[i], s)
-			fmt.Fprintf(&line, "  %s %.2f ms %.0f/s", a.name, s.p50(), s.rate())
-			if s.cpu > 0 {
-				fmt.Fprintf(&line, " %.2f cpu-ms", s.cpuEach())
-			}
+			s := a.round(t.ctx, clients)
+			finish()
+			all[i] = append(all[i], s)
+			fmt.Fprintf(&line, "  %s %.2f ms %.0f/s %.2f cpu-ms", a.name, s.p50(), s.rate(), s.cpuEach())
 		}
-		logf("%s", line.String())
+		logf("%s %d/%d:%s", what, r+1, rounds, line.String())
 	}
-	return result, nil
+	return all
 }
 
 // warmUp is how many operations come before count measured ones.
@@ -103,44 +102,27 @@ func order(n, round int) []int {
 	return indexes
 }
 
-func (a arm) round(ctx context.Context, clients int) (sample, error) {
+func (a arm) round(ctx context.Context, clients int) sample {
 	if a.before != nil {
-		if err := a.before(ctx); err != nil {
-			return sample{}, err
-		}
+		a.before(ctx)
 	}
-	if err := sleep(ctx, pause); err != nil {
-		return sample{}, err
-	}
+	check(sleep(ctx, pause))
 	runtime.GC() // our own garbage is not to be paid for by the next arm
-	finish := func() error { return nil }
-	if a.profile != nil {
-		finish = a.profile(ctx)
-	}
-	s, err := a.timed(ctx, clients)
-	err = errors.Join(err, finish())
-	if err == nil && a.after != nil {
-		err = a.after(ctx)
-	}
-	return s, err
-}
-
-// timed runs the operations and sees what processor time they cost the server.
-func (a arm) timed(ctx context.Context, clients int) (sample, error) {
-	if a.cpu == nil {
-		return a.run(ctx, clients)
-	}
-	before, err := a.cpu(ctx)
-	if err != nil {
-		return sample{}, err
+	before := 0.0
+	if a.cpu != nil {
+		before = a.cpu(ctx)
 	}
 	s, err := a.run(ctx, clients)
 	if err != nil {
-		return sample{}, err
+		check(fmt.Errorf("%s: %w", a.name, err))
 	}
-	after, err := a.cpu(ctx)
-	s.cpu = after - before
-	return s, err
+	if a.cpu != nil {
+		s.cpu = a.cpu(ctx) - before
+	}
+	if a.after != nil {
+		a.after(ctx)
+	}
+	return s
 }
 
 // run lets clients do the arm's operations and returns the first error.
@@ -153,15 +135,9 @@ func (a arm) run(ctx context.Context, clients int) (sample, error) {
 	start := time.Now()
 	for client := range clients {
 		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= a.count || ctx.Err() != nil {
-					return
-				}
-				var err error
-				if latencies[i], err = a.one(ctx, client); err != nil {
+			for i := int(next.Add(1)) - 1; i < a.count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := a.one(ctx, client, &latencies[i]); err != nil {
 					cancel(err) // the first one stays
-					return
 				}
 			}
 		})
@@ -170,16 +146,16 @@ func (a arm) run(ctx context.Context, clients int) (sample, error) {
 	return sample{latencies: latencies, elapsed: time.Since(start)}, context.Cause(ctx)
 }
 
-// one does one operation and returns how long it took.
-func (a arm) one(ctx context.Context, client int) (time.Duration, error) {
+// one does one operation and tells how long it took.
+func (a arm) one(ctx context.Context, client int, took *time.Duration) (err error) {
+	defer catch(&err)
 	if a.ready != nil {
-		if err := a.ready(ctx, client); err != nil {
-			return 0, err
-		}
+		a.ready(ctx, client)
 	}
 	began := time.Now()
-	err := a.do(ctx, client)
-	return time.Since(began), err
+	a.do(ctx, client)
+	*took = time.Since(began)
+	return nil
 }
 
 func (s sample) p50() float64 { return percentile(s.latencies, 50) }
@@ -188,17 +164,23 @@ func (s sample) p50() float64 { return percentile(s.latencies, 50) }
 func (s sample) rate() float64 { return float64(len(s.latencies)) / s.elapsed.Seconds() }
 
 // cpuEach is the server's processor time for one operation.
-func (s sample) cpuEach() float64 { return milliseconds(s.cpu) / float64(len(s.latencies)) }
+func (s sample) cpuEach() float64 { return s.cpu / float64(len(s.latencies)) }
 
-// p50 is the median over the rounds of their medians: one disturbed round does
-// not move it.
-func (s series) p50() float64 { return median(s.each(sample.p50)) }
+// cpuPerSecond is the server's processor time, in ms, for a second of the round.
+func (s sample) cpuPerSecond() float64 { return s.cpu / s.elapsed.Seconds() }
 
-// rate is the median over the rounds.
-func (s series) rate() float64 { return median(s.each(sample.rate)) }
+// of is the median over the rounds: one disturbed round does not move it.
+func (s series) of(value func(sample) float64) float64 {
+	values := make([]float64, len(s))
+	for i := range s {
+		values[i] = value(s[i])
+	}
+	return median(values)
+}
 
-// cpuEach is the median over the rounds.
-func (s series) cpuEach() float64 { return median(s.each(sample.cpuEach)) }
+func (s series) p50() float64     { return s.of(sample.p50) }
+func (s series) rate() float64    { return s.of(sample.rate) }
+func (s series) cpuEach() float64 { return s.of(sample.cpuEach) }
 
 // p99 is over all operations, because a round has too few for one of its own.
 func (s series) p99() float64 {
@@ -207,14 +189,6 @@ func (s series) p99() float64 {
 		all = append(all, one.latencies...)
 	}
 	return percentile(all, 99)
-}
-
-func (s series) each(of func(sample) float64) []float64 {
-	values := make([]float64, len(s))
-	for i := range s {
-		values[i] = of(s[i])
-	}
-	return values
 }
 
 // ratio is the median over the rounds of a's value by b's value in the same round.
@@ -260,11 +234,55 @@ func median(values []float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// profile begins a CPU profile of the server, which is kept in a folder by the function that
+// it returns.
+func (s *server) profile(ctx context.Context, folder, name string) func() {
+	var wg sync.WaitGroup
+	var data []byte
+	var err error
+	wg.Go(func() {
+		data, err = s.raw(0).Get().AbsPath("/debug/pprof/profile").Param("seconds", profileSeconds).DoRaw(ctx)
+	})
+	return func() {
+		wg.Wait()
+		check(err)
+		check(os.MkdirAll(folder, 0o755))
+		name = strings.NewReplacer("/", "-", " ", "-").Replace(name)
+		check(os.WriteFile(filepath.Join(folder, name+".pprof"), data, 0o644))
 	}
+}
+
+// pace lets clients begin operations at a rate that is theirs together. A client that is late
+// begins at once, and goes back to its times when it can: what is late then is no longer at
+// the rate, which shows in the rate that was reached.
+type pace struct {
+	// interval is the time from one operation of a client to the next.
+	interval time.Duration
+	// next is when each client begins its next operation; zero before the first one.
+	next []time.Time
+}
+
+func newPace(clients int, rate float64) *pace {
+	return &pace{interval: time.Duration(float64(clients) / rate * float64(time.Second)), next: make([]time.Time, clients)}
+}
+
+// begin forgets the times of the last round.
+func (p *pace) begin(context.Context) { clear(p.next) }
+
+// wait returns when it is a client's turn. Each has an entry of its own.
+func (p *pace) wait(ctx context.Context, client int) {
+	now := time.Now()
+	p.next[client] = p.after(p.next[client], now, client)
+	if due := p.next[client].Sub(now); due > 0 {
+		check(sleep(ctx, due))
+	}
+}
+
+// after is when the operation begins that follows one of a time. First ones are spread over
+// an interval.
+func (p *pace) after(last, now time.Time, client int) time.Time {
+	if last.IsZero() {
+		return now.Add(p.interval * time.Duration(client) / time.Duration(len(p.next)))
+	}
+	return last.Add(p.interval)
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -90,7 +91,7 @@ func TestOrderTakesTurns(t *testing.T) {
 
 func TestRunDoesEveryOperationOnce(t *testing.T) {
 	var done atomic.Int64
-	a := arm{count: 100, do: func(context.Context, int) error { done.Add(1); return nil }}
+	a := arm{count: 100, do: func(context.Context, int) { done.Add(1) }}
 	s, err := a.run(t.Context(), 8)
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +104,10 @@ func TestRunDoesEveryOperationOnce(t *testing.T) {
 func TestRunStopsAtTheFirstError(t *testing.T) {
 	failure := errors.New("no stock")
 	var done atomic.Int64
-	a := arm{count: 1000, do: func(context.Context, int) error {
+	a := arm{count: 1000, do: func(context.Context, int) {
 		if done.Add(1) == 10 {
-			return failure
+			check(failure)
 		}
-		return nil
 	}}
 	if _, err := a.run(t.Context(), 1); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
@@ -117,37 +117,62 @@ func TestRunStopsAtTheFirstError(t *testing.T) {
 	}
 }
 
-func TestParseCounters(t *testing.T) {
-	got, err := parseCounters(strings.Join([]string{
-		`# HELP process_cpu_seconds_total Total time.`,
+func TestCount(t *testing.T) {
+	m := parse(strings.NewReader(strings.Join([]string{
+		`# TYPE process_cpu_seconds_total counter`,
 		`process_cpu_seconds_total 1.5`,
+		`# TYPE sandlot_template_patches_total counter`,
 		`sandlot_template_patches_total 3`,
-		`apiserver_request_total{code="201",resource="sandboxes",verb="POST"} 7`,
-		`apiserver_request_total{code="409",resource="sandboxes",verb="POST"} 1`,
-		`apiserver_request_total{code="200",resource="sandboxes",subresource="status",verb="PATCH"} 5`,
-		`apiserver_request_total{code="200",resource="sandboxsets",verb="PATCH"} 2`,
-		`apiserver_request_total{code="200",resource="sandboxes",verb="WATCH"} 9`,
-		`apiserver_request_total{code="201",resource="sandboxclaims",verb="POST"} 100`,
-	}, "\n"))
-	if err != nil {
-		t.Fatal(err)
+		`# TYPE apiserver_request_total counter`,
+		`apiserver_request_total{code="201",group="agents.kruise.io",resource="sandboxes",verb="POST"} 7`,
+		`apiserver_request_total{code="409",group="agents.kruise.io",resource="sandboxes",verb="POST"} 1`,
+		`apiserver_request_total{code="200",group="agents.kruise.io",resource="sandboxes",subresource="status",verb="PATCH"} 5`,
+		`apiserver_request_total{code="200",group="agents.kruise.io",resource="sandboxsets",verb="PATCH"} 2`,
+		`apiserver_request_total{code="200",group="agents.kruise.io",resource="sandboxes",verb="WATCH"} 9`,
+		`apiserver_request_total{code="201",group="agents.kruise.io",resource="sandboxclaims",verb="POST"} 100`,
+		`apiserver_request_total{code="201",group="",resource="pods",verb="POST"} 4`,
+		`apiserver_request_total{code="200",group="coordination.k8s.io",resource="leases",verb="PUT"} 50`,
+		"",
+	}, "\n")))
+	got, others := counts{}, counts{}
+	m.count(got, own)
+	m.count(others, "cluster ")
+	if want := (counts{
+		cpuTime: 1500, patches: 3, bindings: 0, created: 7, written: 15, "own create sandboxes": 7, "own create sandboxes (conflict)": 1,
+		"own patch sandboxes/status": 5, "own patch sandboxsets": 2, "own create sandboxclaims": 100,
+	}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
-	if want := (counters{created: 7, writes: 15, patches: 3, cpu: 1500 * time.Millisecond}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	if got, want := others.named("cluster "), (counts{"create pods": 4}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-func TestParseAvailable(t *testing.T) {
-	metrics := strings.Join([]string{
-		`# HELP sandlot_pool_sandboxes Sandboxes of a pool in this server's index.`,
+func TestCounts(t *testing.T) {
+	before, after := counts{"own a": 1, "own b": 2}, counts{"own a": 5, "own b": 2, "cluster c": 1}
+	each := after.minus(before).times(0.5)
+	if want := (counts{"own a": 2, "cluster c": 0.5}); !maps.Equal(each, want) {
+		t.Errorf("got %v, want %v", each, want)
+	}
+	if got := each.named(own).total(); got != 2 {
+		t.Errorf("got %g", got)
+	}
+	if got := counts(nil).plus(before); !maps.Equal(got, before) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	m := parse(strings.NewReader(strings.Join([]string{
+		`# TYPE sandlot_pool_sandboxes gauge`,
 		`sandlot_pool_sandboxes{sandboxset="pool",sandboxset_namespace="a",state="available"} 7`,
 		`sandlot_pool_sandboxes{sandboxset="pool",sandboxset_namespace="a",state="taken"} 1`,
 		`sandlot_pool_sandboxes{sandboxset="pool",sandboxset_namespace="b",state="available"} 1e+03`,
-		`sandlot_pool_replicas{sandboxset="pool",sandboxset_namespace="c"} 5`,
-	}, "\n")
+		"",
+	}, "\n")))
 	for namespace, want := range map[string]int{"a": 7, "b": 1000, "c": 0} {
-		if got, err := parseAvailable(metrics, pool{namespace: namespace}); err != nil || got != want {
-			t.Errorf("%s: got %d, %v; want %d", namespace, got, err, want)
+		if got := m.available(pool{namespace: namespace}); got != want {
+			t.Errorf("%s: got %d, want %d", namespace, got, want)
 		}
 	}
 }
@@ -170,5 +195,38 @@ func TestNextLook(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestDifference(t *testing.T) {
+	of := func(values ...int) (s series) {
+		for _, value := range values {
+			s = append(s, sample{latencies: ms(value)})
+		}
+		return s
+	}
+	// The medians differ by 2, and the median difference is 3.
+	if got := difference(of(4, 9, 13), of(1, 8, 7), sample.p50); got != 3 {
+		t.Errorf("got %g", got)
+	}
+}
+
+func TestPace(t *testing.T) {
+	p := newPace(4, 100) // each client 25 times a second
+	now := time.Unix(100, 0)
+	for client, want := range []time.Duration{0, 10, 20, 30} {
+		if got := p.after(time.Time{}, now, client).Sub(now); got != want*time.Millisecond {
+			t.Errorf("client %d begins after %s, want %d ms", client, got, want)
+		}
+	}
+	// However late it is, the next time follows from the last one.
+	if got := p.after(now, now.Add(time.Second), 1); !got.Equal(now.Add(40 * time.Millisecond)) {
+		t.Errorf("the next operation begins at %s", got)
+	}
+	if p.wait(t.Context(), 0); p.next[0].IsZero() {
+		t.Errorf("the first client waits until %s", p.next[0])
+	}
+	if p.begin(t.Context()); !p.next[0].IsZero() {
+		t.Error("the times of the last round are left")
 	}
 }

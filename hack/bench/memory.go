@@ -4,35 +4,74 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	goruntime "runtime"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+	"github.com/sandlot-io/sandlot/pkg/testutil/replicas"
 )
 
-// memoryCases are what an install takes with so many sandboxes in its store.
-var memoryCases = []struct {
-	name      string
-	sandboxes int
-}{
-	{"memory/1k", 1_000},
-	{"memory/10k", 10_000},
-	{"memory/100k", 100_000},
+// cachedObjects are kept to see what one takes.
+const cachedObjects = 10_000
+
+// runStarts starts a server whose store has a large pool. It takes the time, in seconds, the
+// median of the rounds, until the program says that it is ready, and until the pool is in
+// place. It is when the set, whose spec is changed as soon as the server takes that, has
+// a status of its new spec with all of its sandboxes.
+func runStarts(t *stage, r *result) {
+	dir, p := t.TempDir(), pool{namespace: "bench", size: t.pool}
+	t.fill(dir, []pool{p})
+	var stored []byte
+	t.etcd(filepath.Join(dir, "etcd"), func(client *clientv3.Client) {
+		kvs := got(client.Get(t.ctx, sandboxKeys+p.namespace+"/", clientv3.WithPrefix(), clientv3.WithLimit(1))).Kvs
+		stored = kvs[0].Value
+	})
+	var ready, inPlace, cpu []float64
+	for round := range min(t.rounds, 3) {
+		began := time.Now()
+		s := t.server(dir, 1)
+		ready = append(ready, time.Since(began).Seconds())
+		// The set wants one more than the last time, of which it may start nothing.
+		s.scale(t.ctx, p, p.size+1+round)
+		s.awaitStock(t.ctx, p)
+		inPlace = append(inPlace, time.Since(began).Seconds())
+		cpu = append(cpu, processCPU(s.process)/1000)
+		s.process.Stop(t)
+		logf("%s: ready after %.1f s, pool in place after %.1f s, %.1f s of processor time", r.Case, ready[round], inPlace[round], cpu[round])
+	}
+	r.set("pool", float64(t.pool))
+	r.set("start_ready_s", median(ready))
+	r.set("start_pool_s", median(inPlace))
+	r.set("start_cpu_s", median(cpu))
+	// What a sandbox takes in etcd, and in the memory of a program that keeps it: the API
+	// server and the controller manager.
+	r.set("bytes_per_stored_sandbox", float64(len(stored)))
+	codec := apiserver.NewStorageCodec()
+	r.set("bytes_per_cached_sandbox", cachedBytes(cachedObjects, func() any { return got(runtime.Decode(codec, stored)) }))
 }
 
-// oneClaimed of so many sandboxes is claimed, by a claim of its own. The others wait.
-const oneClaimed = 10
+// cachedBytes is how much memory each of n objects takes.
+func cachedBytes(n int, object func() any) float64 {
+	kept := make([]any, n)
+	return heapGrown(kept, func() {
+		for i := range kept {
+			kept[i] = object()
+		}
+	}) / float64(n)
+}
 
 // interpreterPods is the pod template of a code interpreter, as its users write it.
 const interpreterPods = `{"metadata":{"labels":{"app.kubernetes.io/name":"code-interpreter","app.kubernetes.io/part-of":"agents","team":"rollouts"},
@@ -58,111 +97,80 @@ const interpreterPods = `{"metadata":{"labels":{"app.kubernetes.io/name":"code-i
 		"volumeMounts":[{"name":"workspace","mountPath":"/workspace"},{"name":"tmp","mountPath":"/tmp"}]}],
 	"volumes":[{"name":"workspace","emptyDir":{"sizeLimit":"4Gi"}},{"name":"tmp","emptyDir":{"sizeLimit":"1Gi"}}]}}`
 
-// memoryFigures are the memory of the programs of an install, each a process of its own.
-type memoryFigures struct {
-	Sandboxes    int `json:"stored_sandboxes"`
-	StoredClaims int `json:"stored_claims"`
-	// StoredBytes is what a sandbox takes in etcd, with its part of the claims.
-	StoredBytes number `json:"etcd_bytes_per_sandbox"`
-	// PodBytes is what the controller manager keeps of a pod. These programs have no pods.
-	PodBytes number `json:"bytes_per_cached_pod"`
-
-	Etcd        footprint `json:"etcd"`
-	APIServer   footprint `json:"apiserver"`
-	Controllers footprint `json:"controller_manager"`
+// residents are what the processes of an install take, and how many bytes of etcd's file
+// are in use.
+type residents struct {
+	etcd, apiServer, controllers program.Memory
+	stored                       int64
 }
 
-// footprint is the resident memory of a process, in MiB: after its start, when it has come to
-// rest, and at most until then. PerSandbox is by how many bytes the latter has grown for each
-// sandbox, beyond that of a process without any.
-type footprint struct {
-	Resident   number `json:"resident_mib"`
-	Peak       number `json:"peak_mib"`
-	EmptyPeak  number `json:"empty_peak_mib"`
-	PerSandbox number `json:"peak_bytes_per_sandbox"`
+// memory measures what the programs of an install take with so many sandboxes in the store, each
+// a process of its own. One sandbox of ten is claimed, by a claim of its own. The others wait.
+func memory(sandboxes int) func(*stage, *result) {
+	return func(t *stage, r *result) {
+		if t.empty == nil {
+			t.empty = t.measureMemory(t.TempDir(), nil)
+		}
+		dir, claims := t.TempDir(), sandboxes/10
+		waiting := pool{namespace: "bench", size: sandboxes - claims, pods: interpreterPods}
+		claimed := pool{namespace: "bench-claimed", size: claims, pods: interpreterPods, claimed: true}
+		example := t.fill(dir, []pool{waiting, claimed})[0]
+		full := t.measureMemory(dir, &waiting)
+		r.set("stored_sandboxes", float64(sandboxes))
+		r.set("stored_claims", float64(claims))
+		// What a sandbox takes in etcd, with its part of the claims.
+		r.set("etcd_bytes_per_sandbox", float64(full.stored-t.empty.stored)/float64(sandboxes))
+		// What the controller manager keeps of a pod. These programs have no pods.
+		r.set("bytes_per_cached_pod", cachedBytes(min(sandboxes, cachedObjects), func() any { return cachedPod(example) }))
+		// Resident memory: when the process has come to rest, and at most until then.
+		of := func(name string, full, empty program.Memory) {
+			r.setAll(name, counts{
+				"resident_mib": float64(full.Resident) / (1 << 20), "peak_mib": float64(full.Peak) / (1 << 20), "empty_peak_mib": float64(empty.Peak) / (1 << 20),
+				"peak_bytes_per_sandbox": float64(full.Peak-empty.Peak) / float64(sandboxes),
+			})
+		}
+		of("etcd", full.etcd, t.empty.etcd)
+		of("apiserver", full.apiServer, t.empty.apiServer)
+		of("controller_manager", full.controllers, t.empty.controllers)
+	}
 }
 
-func (b *bench) runMemory(ctx context.Context) error {
-	var empty *residents
-	for _, c := range memoryCases {
-		if !b.wants(c.name) {
-			continue
-		}
-		if empty == nil {
-			var err error
-			if empty, err = b.measureMemory(ctx, filepath.Join(b.dir, "memory-empty"), nil); err != nil {
-				return fmt.Errorf("%s: an empty store: %w", c.name, err)
-			}
-		}
-		r, err := b.runMemoryOf(ctx, c.name, c.sandboxes, empty)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		if err := b.report(r); err != nil {
-			return err
-		}
+// measureMemory runs etcd, API server and controllers, each as a process of its own, on the
+// data of a server, until they have come to rest with the pool in place, if there is one.
+func (t *stage) measureMemory(dir string, p *pool) *residents {
+	etcd, endpoint := t.stand(standEtcd, filepath.Join(dir, "etcd"))
+	servers := replicas.New(t, filepath.Dir(t.settings.program))
+	replica := servers.Start(t, endpoint)
+	controllers := t.program("sandlot-controller-manager", "--kubeconfig="+servers.Kubeconfig(t, replica),
+		"--simulate-sandboxes", "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	s := &server{clients: []versioned.Interface{replica.Client}}
+	s.measured = []rest.Interface{s.raw(0)}
+	if p != nil {
+		// What they have is as of now once the status is of a spec of now.
+		s.scale(t.ctx, *p, p.size+1)
+		s.awaitStock(t.ctx, *p)
 	}
-	return nil
+	s.idle(t.ctx)
+	client := got(clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second}))
+	defer func() { check(client.Close()) }()
+	all := &residents{stored: got(client.Status(t.ctx, endpoint)).DbSizeInUse}
+	for to, process := range map[*program.Memory]*program.Process{&all.etcd: etcd, &all.apiServer: replica.Process, &all.controllers: controllers} {
+		*to = got(program.ReadMemory(process.Pid()))
+	}
+	controllers.Stop(t)
+	replica.Process.Stop(t)
+	etcd.Stop(t)
+	return all
 }
 
-func (b *bench) runMemoryOf(ctx context.Context, name string, sandboxes int, empty *residents) (*result, error) {
-	dir := filepath.Join(b.dir, "memory")
-	claims := sandboxes / oneClaimed
-	waiting := pool{namespace: "bench", size: sandboxes - claims, pods: interpreterPods}
-	example, err := fillWithClaims(ctx, b.settings, dir, waiting, claims)
-	if err != nil {
-		return nil, err
-	}
-	full, err := b.measureMemory(ctx, dir, &waiting)
-	if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
-		return nil, err
-	}
-	podBytes, err := cachedPodBytes(example, min(sandboxes, cachedSandboxes))
-	if err != nil {
-		return nil, err
-	}
-	of := func(full, empty program.Memory) footprint {
-		return footprint{
-			Resident: mib(full.Resident), Peak: mib(full.Peak), EmptyPeak: mib(empty.Peak),
-			PerSandbox: number(float64(full.Peak-empty.Peak) / float64(sandboxes)),
-		}
-	}
-	return &result{Case: name, Clients: 1, memoryFigures: &memoryFigures{
-		Sandboxes: sandboxes, StoredClaims: claims,
-		StoredBytes: number(float64(full.stored-empty.stored) / float64(sandboxes)),
-		PodBytes:    number(podBytes),
-		Etcd:        of(full.etcd, empty.etcd),
-		APIServer:   of(full.apiServer, empty.apiServer),
-		Controllers: of(full.controllers, empty.controllers),
-	}}, nil
-}
-
-func mib(bytes int64) number { return number(float64(bytes) / (1 << 20)) }
-
-// cachedPodBytes is how much memory each of n pods of a sandbox takes in the cache of the
-// controller manager.
-func cachedPodBytes(sandbox *v1alpha1.Sandbox, n int) (float64, error) {
-	keep := pod.CachedPods().Transform
-	kept := make([]any, n)
-	before := heapInUse()
-	for i := range kept {
-		made, err := podtemplate.Pod(sandbox, "58b9c4d5f7")
-		if err != nil {
-			return 0, err
-		}
-		typed := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, typed); err != nil {
-			return 0, fmt.Errorf("pod of a sandbox: %w", err)
-		}
-		typed.UID = sandbox.UID
-		typed.Status = runningStatus(&typed.Spec)
-		if kept[i], err = keep(typed); err != nil {
-			return 0, err
-		}
-	}
-	grown := heapInUse() - before
-	goruntime.KeepAlive(kept)
-	return float64(grown) / float64(n), nil
+// cachedPod is what the controller manager keeps of a pod of a sandbox.
+func cachedPod(sandbox *v1alpha1.Sandbox) any {
+	typed := &corev1.Pod{}
+	made := got(podtemplate.Pod(sandbox, "58b9c4d5f7"))
+	check(runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, typed))
+	typed.UID = sandbox.UID
+	typed.Status = runningStatus(&typed.Spec)
+	return got(pod.CachedPods().Transform(typed))
 }
 
 // runningStatus is what a kubelet says of a pod that runs well.

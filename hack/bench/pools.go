@@ -4,135 +4,235 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"path"
 	"path/filepath"
-	"runtime"
-	"strconv"
+	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/poolindex"
+	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 )
 
 const (
-	largePool = "pool/100k"
-	smallPool = 1000
+	// setName is the name of a set that is alone in its namespace.
+	setName = "pool"
+
+	// Where the server keeps objects in etcd.
+	sandboxKeys = "/sandlot/agents.kruise.io/sandboxes/"
+	claimKeys   = "/sandlot/agents.kruise.io/sandboxclaims/"
+
+	fillTxn     = 50 // copies a transaction
+	fillWriters = 4
 )
 
-// poolCount is how many claims a round has. The small pool must stay small, so
-// all rounds together take no more than it holds, and half as much.
-func (o *settings) poolCount() int { return max(min(o.few(), smallPool*3/2/o.rounds), 1) }
+// podTemplate is a small but real one.
+const podTemplate = `{"metadata":{"labels":{"app":"bench"}},"spec":{"containers":[{
+	"name":"sandbox","image":"registry.example.com/sandbox:1.0",
+	"ports":[{"containerPort":8080,"name":"runtime"}],
+	"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"512Mi"}}}]}}`
 
-// runPools compares a server with a large pool with one that has a small pool.
-// They take turns; the one whose turn it is not has nothing to do.
-func (b *bench) runPools(ctx context.Context) (err error) {
-	if !b.wants(largePool) {
-		return nil
+// pool is a SandboxSet.
+type pool struct {
+	namespace string
+	size      int
+	// set is its name; setName if it is "".
+	set string
+	// template is the SandboxTemplate that the set refers to, which is made with the
+	// first set of it; "" for a set with a pod template of its own.
+	template string
+	// pods is the pod template; podTemplate if it is "".
+	pods string
+	// runtime gives the sandboxes an agent-runtime.
+	runtime bool
+	// claimed gives each sandbox to a claim of its own.
+	claimed bool
+}
+
+func (p pool) name() string { return cmp.Or(p.set, setName) }
+
+// of is the pool with another size.
+func (p pool) of(size int) pool {
+	p.size = size
+	return p
+}
+
+// filledServer starts a server on a new folder in which each pool holds as many
+// available sandboxes as it should, and is held: the set may have no sandbox
+// starting (scaleStrategy.maxUnavailable 0), so nothing is refilled.
+//
+// The server that is returned is run with more arguments, where there are any.
+func (t *stage) filledServer(pools []pool, more ...string) *server {
+	began, dir := time.Now(), t.TempDir()
+	t.fill(dir, pools)
+	s := t.server(dir, t.connections, more...)
+	for _, p := range pools {
+		s.awaitStock(t.ctx, p)
 	}
-	bytes, err := bytesPerSandbox(b.pool)
-	if err != nil {
-		return err
+	s.idle(t.ctx)
+	logf("%d pools in place after %s", len(pools), time.Since(began).Round(100*time.Millisecond))
+	return s
+}
+
+// fill makes the data of a server, which does not run then. It returns a sandbox of each
+// pool.
+//
+// To make 100,000 sandboxes through the API would take minutes. So the server
+// makes the first sandbox of each pool, and while it is stopped copies of what it
+// stored are written into its etcd. A copy has another name, UID and address.
+func (t *stage) fill(dir string, pools []pool) (models []*v1alpha1.Sandbox) {
+	claims := make([]*v1alpha1.SandboxClaim, len(pools))
+	s := t.server(dir, 1)
+	for i, p := range pools {
+		model := s.makeModel(t.ctx, p)
+		if p.claimed {
+			c := newClaimer(s, p)
+			claims[i] = c.create(t.ctx, 0, c.claim(1))
+			c.take(claims[i], 1)
+			model = got(s.clients[0].AgentsV1alpha1().Sandboxes(p.namespace).Get(t.ctx, model.Name, metav1.GetOptions{}))
+		}
+		models = append(models, model)
 	}
-	var fixtures []*fixture
-	for _, size := range []int{b.pool, smallPool} {
-		// On average over the rounds the pool has its nominal size.
-		p := pool{namespace: "bench", size: size + b.operations(b.poolCount())/2}
-		s, err := filledServer(ctx, b.settings, filepath.Join(b.dir, fmt.Sprint("pool-", size)), []pool{p})
-		if err != nil {
+	s.process.Stop(t)
+	t.etcd(filepath.Join(dir, "etcd"), func(client *clientv3.Client) {
+		for i, p := range pools {
+			model, claim := models[i], claims[i]
+			keys := []string{path.Join(sandboxKeys, p.namespace, model.Name)}
+			if p.claimed {
+				keys = append(keys, path.Join(claimKeys, p.namespace, claim.Name))
+			}
+			copyStored(t.ctx, client, p.size, keys, func(i int) []string {
+				names := []string{
+					model.Name, fmt.Sprintf("%s%06d", model.GenerateName, i),
+					string(model.UID), string(uuid.NewUUID()),
+					model.Status.PodInfo.PodIP, fmt.Sprintf("127.%d.%d.%d", 1+i>>16, i>>8&0xff, i&0xff),
+				}
+				if p.claimed {
+					names = append(names, claim.Name, fmt.Sprintf("claim-%06d", i), string(claim.UID), string(uuid.NewUUID()))
+				}
+				return names
+			})
+		}
+	})
+	return models
+}
+
+// etcd runs an etcd in this process, set up like the server's, and calls do.
+func (t *stage) etcd(dir string, do func(*clientv3.Client)) {
+	etcd := got(embeddedetcd.Start(t.ctx, dir))
+	defer func() { check(etcd.Close()) }()
+	client := got(clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints(), Logger: zap.NewNop()}))
+	defer func() { check(client.Close()) }()
+	do(client)
+}
+
+// copyStored writes copies of stored objects that belong together, until there are n with
+// the first. names are what stands in these, each with what stands in copy i in its place.
+func copyStored(ctx context.Context, client *clientv3.Client, n int, keys []string, names func(i int) []string) {
+	var models []*mvccpb.KeyValue
+	for _, key := range keys {
+		stored := got(client.Get(ctx, key))
+		if len(stored.Kvs) != 1 {
+			check(fmt.Errorf("etcd has no key %s", key))
+		}
+		models = append(models, stored.Kvs[0])
+	}
+	writers, ctx := errgroup.WithContext(ctx)
+	writers.SetLimit(fillWriters)
+	for first := 1; first < n; first += fillTxn {
+		writers.Go(func() error {
+			var puts []clientv3.Op
+			for i := first; i < min(first+fillTxn, n); i++ {
+				replace := strings.NewReplacer(names(i)...)
+				for _, model := range models {
+					puts = append(puts, clientv3.OpPut(replace.Replace(string(model.Key)), replace.Replace(string(model.Value))))
+				}
+			}
+			_, err := client.Txn(ctx).Then(puts...).Commit()
 			return err
+		})
+	}
+	check(writers.Wait())
+}
+
+// create creates the set of a pool, and its template where it is the first that refers to
+// it.
+func (s *server) createSet(ctx context.Context, p pool) {
+	api := s.clients[0].AgentsV1alpha1()
+	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name()}}
+	set.Spec.Replicas = new(int32(p.size))
+	if p.runtime {
+		set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: agentRuntime}}
+	}
+	pods := &runtime.RawExtension{Raw: []byte(cmp.Or(p.pods, podTemplate))}
+	if p.template == "" {
+		set.Spec.Template = pods
+	} else {
+		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: p.template}
+		template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.template}}
+		template.Spec.Template = pods
+		if _, err := api.SandboxTemplates(p.namespace).Create(ctx, template, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			check(err)
 		}
-		defer func() { err = errors.Join(err, s.close()) }()
-		f, err := newFixture(ctx, largePool, 1, s, p)
-		if err != nil {
-			return fmt.Errorf("%s: %w", largePool, err)
-		}
-		fixtures = append(fixtures, f)
 	}
-	r, err := b.runPool(ctx, fixtures[0], fixtures[1])
-	if err != nil {
-		return fmt.Errorf("%s: %w", largePool, err)
-	}
-	r.BytesPerSandbox = number(bytes)
-	r.judge(atMost("pool_ratio", r.PoolRatio, 1.3), atMost("bytes_per_indexed_sandbox", r.BytesPerSandbox, 1024))
-	return b.report(r)
+	got(api.SandboxSets(p.namespace).Create(ctx, set, metav1.CreateOptions{}))
+	s.awaitStock(ctx, p)
 }
 
-func (b *bench) runPool(ctx context.Context, large, small *fixture) (*result, error) {
-	count := b.poolCount()
-	r, all, err := large.compare(ctx, b.rounds,
-		large.claimer.arm("large", count, 1),
-		large.plain.arm(count),
-		small.claimer.arm("small", count, 1))
-	if err == nil {
-		err = small.claimer.verify(ctx)
+// makeModel lets the server make one sandbox of a pool, which is held then.
+func (s *server) makeModel(ctx context.Context, p pool) *v1alpha1.Sandbox {
+	s.createSet(ctx, p.of(1))
+	sandboxes := s.sandboxes(ctx, p, v1alpha1.LabelSandboxPool+"="+p.name())
+	if n := len(sandboxes); n != 1 {
+		check(fmt.Errorf("set %s/%s made %d sandboxes, not 1", p.namespace, p.name(), n))
 	}
-	if err != nil {
-		return nil, err
+	spec := map[string]any{"replicas": p.size, "scaleStrategy": hold}
+	if p.claimed {
+		spec["replicas"] = 1
 	}
-	r.Claims += small.claimer.claims
-	r.Failed += small.claimer.failed
-	r.Pool = b.pool
-	r.poolFigures = &poolFigures{
-		SmallPool:    smallPool,
-		SmallPoolP50: number(all[2].p50()),
-		PoolRatio:    number(ratio(all[0], all[2], sample.p50)),
-	}
-	return r, nil
+	s.patchSet(ctx, p, spec)
+	s.awaitStock(ctx, p.of(1))
+	return &sandboxes[0]
 }
 
-// noWaiters is told of stock that no claim waits for.
-type noWaiters struct{}
-
-func (noWaiters) Stocked(poolindex.Pool) {}
-
-// bytesPerSandbox is what the index of n sandboxes adds to the sandboxes
-// themselves, which are in memory anyway, in the watch cache.
-func bytesPerSandbox(n int) (float64, error) {
-	sandboxes := make([]*v1alpha1.Sandbox, n)
-	for i := range sandboxes {
-		sandboxes[i] = indexedSandbox(i)
-	}
-	index := poolindex.New()
-	feed := poolindex.NewFeed(index, noWaiters{}, time.Now)
-	before := heapInUse()
-	for _, sandbox := range sandboxes {
-		feed.SandboxChanged(sandbox)
-	}
-	grown := heapInUse() - before
-	runtime.KeepAlive(sandboxes)
-	if indexed := index.Available(poolindex.Pool{Namespace: "bench", Name: setName, UID: setName}); indexed != n {
-		return 0, fmt.Errorf("the index holds %d of %d sandboxes", indexed, n)
-	}
-	return float64(grown) / float64(n), nil
+func (s *server) sandboxes(ctx context.Context, p pool, selector string) []v1alpha1.Sandbox {
+	return got(s.clients[0].AgentsV1alpha1().Sandboxes(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})).Items
 }
 
-// indexedSandbox has what the index looks at.
-func indexedSandbox(i int) *v1alpha1.Sandbox {
-	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
-		Namespace:       "bench",
-		Name:            fmt.Sprintf("%s-%06d", setName, i),
-		ResourceVersion: strconv.Itoa(i + 1),
-		Labels:          map[string]string{v1alpha1.LabelTemplateHash: "58b9c4d5f7"},
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet",
-			Name: setName, UID: setName, Controller: new(true),
-		}},
-	}}
-	sandbox.Status.Phase = v1alpha1.SandboxRunning
-	sandbox.Status.PodInfo.PodIP = "127.1.1.1"
-	sandbox.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
-	return sandbox
+var (
+	hold    = map[string]any{"maxUnavailable": 0}
+	release = map[string]any{"maxUnavailable": nil}
+)
+
+func (s *server) patchSet(ctx context.Context, p pool, spec map[string]any) {
+	patch := got(json.Marshal(map[string]any{"spec": spec}))
+	got(s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).Patch(ctx, p.name(), types.MergePatchType, patch, metav1.PatchOptions{}))
 }
 
-// heapInUse is how much memory is reachable.
-func heapInUse() int64 {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.GC() // what the first one found in pools
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc)
+// awaitSet waits for the status of a set of its current spec.
+func (s *server) awaitSet(ctx context.Context, p pool, what string, ask func(v1alpha1.SandboxSetStatus) bool) {
+	await(ctx, fmt.Sprintf("set %s/%s %s", p.namespace, p.name(), what), func(ctx context.Context) bool {
+		set := got(s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).Get(ctx, p.name(), metav1.GetOptions{}))
+		return set.Status.ObservedGeneration == set.Generation && ask(set.Status)
+	})
+}
+
+// awaitStock waits until a pool has its size.
+func (s *server) awaitStock(ctx context.Context, p pool) {
+	s.awaitSet(ctx, p, fmt.Sprintf("has %d available sandboxes", p.size), func(status v1alpha1.SandboxSetStatus) bool {
+		return int(status.AvailableReplicas) == p.size
+	})
 }

@@ -4,247 +4,270 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
 	"net"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 const (
 	startTimeout   = 2 * time.Minute
-	stopTimeout    = 30 * time.Second
 	requestTimeout = time.Minute
 )
 
-// server is a running "sandlot up".
+// server is a running "sandlot up", or what serves in a cluster.
 type server struct {
 	// clients have a connection each.
 	clients []versioned.Interface
 	// measured are connections to the processes whose metrics count.
 	measured []rest.Interface
-	*process // nil for a control plane, whose processes are its own
+	process  *program.Process
 }
 
-// startServer runs the program on dir, with more arguments where there are any, and
-// returns when it is ready. The server lives until ctx is done or it is closed.
-func startServer(ctx context.Context, program, dir string, connections int, more ...string) (*server, error) {
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	args := []string{"up", "--data-dir", dir, "--kubeconfig", kubeconfig, "--secure-port", "0"}
-	ready := make(chan struct{})
-	p, err := startProcess(ctx, func(line string) {
-		if line == "ready" {
-			close(ready)
+// program runs a program from the folder of the measured one, until the case ends.
+func (t *stage) program(name string, args ...string) *program.Process {
+	return t.start(filepath.Join(filepath.Dir(t.settings.program), name), args...)
+}
+
+func (t *stage) start(path string, args ...string) *program.Process {
+	p := program.Run(t, filepath.Dir(path), filepath.Base(path), args...)
+	t.Cleanup(func() {
+		if p.Alive() && !t.failed {
+			p.Stop(t)
 		}
-	}, program, append(args, more...)...)
-	if err != nil {
-		return nil, err
+	})
+	return p
+}
+
+// server runs the program on dir, with more arguments where there are any, and returns when
+// it is ready.
+func (t *stage) server(dir string, connections int, more ...string) *server {
+	p := t.start(t.settings.program, append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, more...)...)
+	select {
+	case <-p.Stdout.Seen("ready"):
+	case <-p.Exited:
+		t.Fatal(p.Name, " has ended before it was ready")
+	case <-time.After(startTimeout):
+		t.Fatal(p.Name, " is not ready")
+	case <-t.ctx.Done():
+		check(t.ctx.Err())
 	}
-	s := &server{process: p}
-	if err := s.await(ctx, ready); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	if s.clients, err = connect(kubeconfig, connections); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	s.measured = []rest.Interface{s.clients[0].Discovery().RESTClient()}
-	return s, nil
+	s := &server{process: p, clients: connect(filepath.Join(dir, "kubeconfig"), connections)}
+	s.measured = []rest.Interface{s.raw(0)}
+	return s
 }
 
 // connect returns clients with one HTTP/2 connection each and no limit of their
 // rate.
-func connect(kubeconfig string, connections int) ([]versioned.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
-	}
-	return newClients(config, connections)
+func connect(kubeconfig string, connections int) []versioned.Interface {
+	return newClients(got(clientcmd.BuildConfigFromFlags("", kubeconfig)), connections)
 }
 
-func newClients(config *rest.Config, connections int) ([]versioned.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	config.Timeout = requestTimeout
-	var clients []versioned.Interface
+func newClients(config *rest.Config, connections int) (clients []versioned.Interface) {
 	for range connections {
 		config := rest.CopyConfig(config)
+		config.QPS = -1
+		config.Timeout = requestTimeout
 		// client-go shares a connection between equal configurations; a dialer of its
 		// own makes each unequal.
 		config.Dial = new(net.Dialer).DialContext
 		config.Wrap(client.ReadAccessTokens)
-		made, err := versioned.NewForConfig(config)
-		if err != nil {
-			return nil, fmt.Errorf("making a client: %w", err)
-		}
-		clients = append(clients, made)
+		clients = append(clients, got(versioned.NewForConfig(config)))
 	}
-	return clients, nil
+	return clients
 }
 
 // client returns the client that number i of many uses.
 func (s *server) client(i int) versioned.Interface { return s.clients[i%len(s.clients)] }
 
-// get reads a path that is not an object.
-func (s *server) get(ctx context.Context, path string, params map[string]string) ([]byte, error) {
-	request := s.clients[0].Discovery().RESTClient().Get().AbsPath(path)
-	for name, value := range params {
-		request.Param(name, value)
+func (s *server) raw(i int) rest.Interface { return s.client(i).Discovery().RESTClient() }
+
+// processCPU is the processor time, in ms, that a process has used, or 0 where the system
+// does not tell.
+func processCPU(p *program.Process) float64 {
+	proc, err := procfs.NewProc(p.Pid())
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
 	}
-	return request.DoRaw(ctx)
+	check(err)
+	return 1000 * got(proc.Stat()).CPUTime()
 }
 
-// counters are what the server has done since it started.
-type counters struct {
-	// created counts sandboxes made through the API, and writes all requests that
-	// change sandboxes and sets. What claims write is in neither.
-	created, writes float64
+// counts are what servers have done since they started, by name.
+type counts map[string]float64
+
+const (
+	// created counts sandboxes made through the API, and written all requests that change
+	// sandboxes and sets. What claims write is in neither.
+	created, written = "created", "written"
 	// patches counts strategic merge patches on pod templates.
-	patches float64
-	cpu     time.Duration
-}
+	patches = "patches"
+	// cpuTime is in ms.
+	cpuTime = "cpu"
+	// transactions are those that bind claims.
+	bindings = "transactions"
+	// own and others begin the names of requests that write, to our store and to that of
+	// kube-apiserver: "own patch sandboxes/status".
+	own, others = "own ", "cluster "
+)
 
-func (c counters) plus(other counters) counters {
-	return counters{
-		created: c.created + other.created, writes: c.writes + other.writes,
-		patches: c.patches + other.patches, cpu: c.cpu + other.cpu,
+// plus is the sum of both, with what is left of zeros.
+func (c counts) plus(other counts) counts {
+	sum := counts{}
+	maps.Copy(sum, c)
+	for what, n := range other {
+		sum[what] += n
 	}
+	maps.DeleteFunc(sum, func(_ string, n float64) bool { return n == 0 })
+	return sum
 }
 
-func (c counters) minus(other counters) counters {
-	return counters{
-		created: c.created - other.created, writes: c.writes - other.writes,
-		patches: c.patches - other.patches, cpu: c.cpu - other.cpu,
+func (c counts) times(factor float64) counts {
+	all := counts{}
+	for what, n := range c {
+		all[what] = n * factor
 	}
+	return all
 }
 
-func (s *server) counters(ctx context.Context) (counters, error) {
-	var all counters
+func (c counts) minus(other counts) counts { return c.plus(other.times(-1)) }
+
+// named are the counts whose names begin in one way, without that.
+func (c counts) named(prefix string) counts {
+	all := counts{}
+	for what, n := range c {
+		if name, ok := strings.CutPrefix(what, prefix); ok {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+func (c counts) total() (sum float64) {
+	for _, n := range c {
+		sum += n
+	}
+	return sum
+}
+
+// counts asks all measured processes.
+func (s *server) counts(ctx context.Context) counts {
+	c := counts{}
 	for _, process := range s.measured {
-		text, err := metricsOf(ctx, process)
-		if err != nil {
-			return counters{}, err
-		}
-		c, err := parseCounters(text)
-		if err != nil {
-			return counters{}, err
-		}
-		all = all.plus(c)
+		scrape(ctx, process).count(c, own)
 	}
-	return all, nil
+	return c
 }
 
-func metricsOf(ctx context.Context, process rest.Interface) (string, error) {
-	text, err := process.Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return "", fmt.Errorf("reading metrics: %w", err)
-	}
-	return string(text), nil
-}
+// cpu is the processor time that the server has used, in ms.
+func (s *server) cpu(ctx context.Context) float64 { return s.counts(ctx)[cpuTime] }
 
 // available is how many sandboxes of a pool the server has to hand out.
-func (s *server) available(ctx context.Context, p pool) (int, error) {
-	text, err := metricsOf(ctx, s.measured[0])
-	if err != nil {
-		return 0, err
-	}
-	return parseAvailable(text, p)
-}
-
-// parseAvailable returns 0 of a pool that the metrics do not name.
-func parseAvailable(metrics string, p pool) (int, error) {
-	label := func(name, value string) string { return name + `="` + value + `"` }
-	for line := range strings.Lines(metrics) {
-		name, text, ok := cutLast(strings.TrimSpace(line), " ")
-		if !ok || !strings.HasPrefix(name, "sandlot_pool_sandboxes{") ||
-			!strings.Contains(name, label("sandboxset_namespace", p.namespace)) ||
-			!strings.Contains(name, label("sandboxset", p.name())) || !strings.Contains(name, label("state", "available")) {
-			continue
-		}
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", name, err)
-		}
-		return int(value), nil
-	}
-	return 0, nil
-}
-
-// cpu is the processor time that the server has used.
-func (s *server) cpu(ctx context.Context) (time.Duration, error) {
-	c, err := s.counters(ctx)
-	return c.cpu, err
-}
-
-func parseCounters(metrics string) (counters, error) {
-	var c counters
-	for line := range strings.Lines(metrics) {
-		name, text, ok := cutLast(strings.TrimSpace(line), " ")
-		requests := strings.HasPrefix(name, "apiserver_request_total{")
-		if !ok || !requests && name != "process_cpu_seconds_total" && name != "sandlot_template_patches_total" {
-			continue
-		}
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return counters{}, fmt.Errorf("metric %s: %w", name, err)
-		}
-		switch name {
-		case "process_cpu_seconds_total":
-			c.cpu = time.Duration(value * float64(time.Second))
-			continue
-		case "sandlot_template_patches_total":
-			c.patches = value
-			continue
-		}
-		label := func(name, value string) bool { return strings.Contains(line, name+`="`+value+`"`) }
-		if !label("resource", "sandboxes") && !label("resource", "sandboxsets") {
-			continue
-		}
-		switch {
-		case label("verb", "POST"):
-			c.writes += value
-			if label("resource", "sandboxes") && label("code", "201") {
-				c.created += value
-			}
-		case label("verb", "PUT"), label("verb", "PATCH"), label("verb", "APPLY"), label("verb", "DELETE"):
-			c.writes += value
-		}
-	}
-	return c, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
+func (s *server) available(ctx context.Context, p pool) int {
+	return scrape(ctx, s.measured[0]).available(p)
 }
 
 // idle waits until the server has done what its start set off: less than a tenth
-// of a processor's time in half a second. Where a process does not know its time,
-// the first look suffices.
-func (s *server) idle(ctx context.Context) error {
-	const interval, limit = 500 * time.Millisecond, 50 * time.Millisecond
-	for before := (counters{cpu: -time.Hour}); ; {
-		now, err := s.counters(ctx)
-		if err != nil {
-			return err
-		}
-		if now.cpu-before.cpu < limit {
-			return nil
-		}
-		before = now
-		if err := sleep(ctx, interval); err != nil {
-			return err
-		}
+// of a processor's time in half a second.
+func (s *server) idle(ctx context.Context) {
+	for before, now := math.Inf(-1), s.cpu(ctx); now-before >= 50; before, now = now, s.cpu(ctx) {
+		check(sleep(ctx, 500*time.Millisecond))
 	}
+}
+
+// metrics are those of a process by name.
+type metrics map[string]*dto.MetricFamily
+
+func scrape(ctx context.Context, process rest.Interface) metrics {
+	return parse(bytes.NewReader(got(process.Get().AbsPath("/metrics").DoRaw(ctx))))
+}
+
+func parse(text io.Reader) metrics {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return got(parser.TextToMetricFamilies(text))
+}
+
+// each calls do for each time series of a metric.
+func (m metrics) each(name string, do func(labels map[string]string, value float64)) {
+	for _, metric := range m[name].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		do(labels, metric.GetCounter().GetValue()+metric.GetGauge().GetValue()+metric.GetUntyped().GetValue()+float64(metric.GetHistogram().GetSampleCount()))
+	}
+}
+
+func (m metrics) sum(name string) (sum float64) {
+	m.each(name, func(_ map[string]string, value float64) { sum += value })
+	return sum
+}
+
+// available is 0 of a pool that the metrics do not name.
+func (m metrics) available(p pool) (available int) {
+	m.each("sandlot_pool_sandboxes", func(labels map[string]string, value float64) {
+		if labels["sandboxset_namespace"] == p.namespace && labels["sandboxset"] == p.name() && labels["state"] == "available" {
+			available = int(value)
+		}
+	})
+	return available
+}
+
+// verbs that write, as the metric calls them, and as people do.
+var verbs = map[string]string{
+	"POST": "create", "PUT": "update", "PATCH": "patch", "APPLY": "apply", "DELETE": "delete", "DELETECOLLECTION": "deletecollection",
+}
+
+// unrelated resources are written all the time, whatever clients do.
+var unrelated = []string{"leases", "subjectaccessreviews", "tokenreviews", "selfsubjectreviews", "nodes"}
+
+// ownGroups are the groups that our servers serve from one store.
+var ownGroups = []string{v1alpha1.GroupName, v1alpha1.AgentsGroup, v1alpha1.ExtensionsGroup}
+
+// count adds what a process tells. Its requests that write are named with a prefix: those of
+// our groups with own, and the rest with others.
+func (m metrics) count(c counts, prefix string) {
+	c[cpuTime] += 1000 * m.sum("process_cpu_seconds_total")
+	c[patches] += m.sum("sandlot_template_patches_total")
+	c[bindings] += m.sum("sandlot_transaction_duration_seconds")
+	m.each("apiserver_request_total", func(labels map[string]string, value float64) {
+		verb, resource := verbs[labels["verb"]], labels["resource"]
+		if verb == "" || resource == "" || slices.Contains(unrelated, resource) || slices.Contains(ownGroups, labels["group"]) != (prefix == own) {
+			return
+		}
+		if prefix == own && (resource == "sandboxes" || resource == "sandboxsets") && verb != "deletecollection" {
+			c[written] += value
+			if resource == "sandboxes" && verb == "create" && labels["code"] == "201" {
+				c[created] += value
+			}
+		}
+		if sub := labels["subresource"]; sub != "" {
+			resource += "/" + sub
+		}
+		if labels["code"] == "409" {
+			resource += " (conflict)"
+		}
+		c[fmt.Sprint(prefix, verb, " ", resource)] += value
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // Things that a case needs beside the program that it measures, each a process of its own:
@@ -77,42 +78,24 @@ func serveStand(ctx context.Context, ip string, handler http.Handler) error {
 		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: requestTimeout}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve tells
 	fmt.Println(listener.Addr())
-	select {
-	case err := <-ended:
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
-	case <-ctx.Done():
 	}
-	err = server.Close()
-	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	return err
+	return nil
 }
 
-// stand is such a process.
-type stand struct {
-	*process
-	address string
-}
-
-func startStand(ctx context.Context, name, argument string) (*stand, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	s, ready := &stand{}, make(chan struct{})
-	s.process, err = startProcess(ctx, func(line string) {
-		s.address = line
-		close(ready)
-	}, self, name, argument)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.await(ctx, ready); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
+// stand runs such a process, and returns where it serves.
+func (t *stage) stand(name, argument string) (p *program.Process, address string) {
+	p = t.start(got(os.Executable()), name, argument)
+	await(t.ctx, name+" serves", func(context.Context) bool {
+		if !p.Alive() {
+			t.Fatal(name, " has ended")
+		}
+		var whole bool
+		address, whole = strings.CutSuffix(p.Stdout.String(), "\n")
+		return whole
+	})
+	return p, address
 }

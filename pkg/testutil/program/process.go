@@ -68,6 +68,9 @@ func (p *Process) pipe(t testing.TB, open func() (io.ReadCloser, error)) io.Read
 	return pipe
 }
 
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Kill ends the process as a loss of power would, and waits for it.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may be dead already
