@@ -8,28 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sandlot-io/sandlot/hack/promcheck/grafana"
-	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
-
-// checker evaluates queries at the time of the last scrape.
-type checker struct {
-	db     *scrapes.Database
-	engine *promql.Engine
-	now    time.Time
-}
-
-func newChecker(db *scrapes.Database, now time.Time) *checker {
-	return &checker{db: db, now: now, engine: promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1e7, Timeout: time.Minute, Parser: promqlParser(),
-	})}
-}
 
 // check returns what is wrong with a query:
 //
@@ -46,7 +29,7 @@ func (c *checker) check(q query) []error {
 	if err != nil {
 		return []error{err}
 	}
-	errs := append(c.checkNames(expr), c.checkPickers(expr, q.pickers)...)
+	errs := c.checkNames(expr, q.pickers)
 	if q.alert {
 		for _, part := range comparands(expr) {
 			errs = append(errs, c.checkResult(part.String(), nil))
@@ -58,13 +41,21 @@ func (c *checker) check(q query) []error {
 	return slices.DeleteFunc(append(errs, err), func(err error) bool { return err == nil })
 }
 
-func (c *checker) checkNames(expr parser.Expr) []error {
-	var errs []error
+// checkNames makes sure that what is picked filters every selector that it can, as well.
+func (c *checker) checkNames(expr parser.Expr, pickers []string) (errs []error) {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch node := node.(type) {
 		case *parser.VectorSelector:
-			if len(c.db.Matching(node.LabelMatchers)) == 0 {
+			if len(c.matching(node.LabelMatchers)) == 0 {
 				errs = append(errs, fmt.Errorf("nothing that is exposed matches %s", node))
+			}
+			for _, label := range pickers {
+				picks := func(m *labels.Matcher) bool {
+					return m.Name == label && m.Type == labels.MatchRegexp && m.Value == everything
+				}
+				if c.has(node, label) && !slices.ContainsFunc(node.LabelMatchers, picks) {
+					errs = append(errs, fmt.Errorf("%s is not filtered by the picker of %s", node, label))
+				}
 			}
 		case *parser.AggregateExpr:
 			errs = append(errs, c.checkLabels(node.Expr, node.Grouping)...)
@@ -78,42 +69,20 @@ func (c *checker) checkNames(expr parser.Expr) []error {
 	return errs
 }
 
-// checkLabels makes sure that every series that an expression selects may have
-// the labels: that there is one of its name that does.
-func (c *checker) checkLabels(expr parser.Expr, wanted []string) []error {
-	var errs []error
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		selector, ok := node.(*parser.VectorSelector)
-		if !ok {
-			return nil
-		}
-		selected := c.db.Matching(selector.LabelMatchers)
-		for _, label := range wanted {
-			if len(selected) > 0 && !slices.ContainsFunc(selected, func(s *scrapes.Series) bool { return s.Labels.Has(label) }) {
-				errs = append(errs, fmt.Errorf("%s has no label %s", selector, label))
-			}
-		}
-		return nil
-	})
-	return errs
+// has reports whether a series that is selected has a label.
+func (c *checker) has(selector *parser.VectorSelector, label string) bool {
+	return slices.ContainsFunc(c.matching(selector.LabelMatchers), func(l labels.Labels) bool { return l.Has(label) })
 }
 
-// checkPickers makes sure that what is picked filters every selector that it can.
-func (c *checker) checkPickers(expr parser.Expr, pickers []string) []error {
-	var errs []error
+// checkLabels makes sure that every series that an expression selects may have
+// the labels: that there is one of its name that does.
+func (c *checker) checkLabels(expr parser.Expr, wanted []string) (errs []error) {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		selector, ok := node.(*parser.VectorSelector)
-		if !ok {
-			return nil
-		}
-		selected := c.db.Matching(selector.LabelMatchers)
-		for _, label := range pickers {
-			has := slices.ContainsFunc(selected, func(s *scrapes.Series) bool { return s.Labels.Has(label) })
-			picks := func(m *labels.Matcher) bool {
-				return m.Name == label && m.Type == labels.MatchRegexp && m.Value == grafana.Everything
-			}
-			if has && !slices.ContainsFunc(selector.LabelMatchers, picks) {
-				errs = append(errs, fmt.Errorf("%s is not filtered by the picker of %s", selector, label))
+		if selector, ok := node.(*parser.VectorSelector); ok && len(c.matching(selector.LabelMatchers)) > 0 {
+			for _, label := range wanted {
+				if !c.has(selector, label) {
+					errs = append(errs, fmt.Errorf("%s has no label %s", selector, label))
+				}
 			}
 		}
 		return nil

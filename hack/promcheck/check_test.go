@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 // write makes files in a new folder.
@@ -31,6 +29,19 @@ func write(t *testing.T, files map[string]string) string {
 	return folder
 }
 
+// loadFor is load, and close at the end of the test.
+func loadFor(t *testing.T, folder string, now time.Time) (*checker, error) {
+	c, err := load(folder, now)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := c.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return c, err
+}
+
 const first = `# TYPE claims_total counter
 claims_total{outcome="bound"} 1
 claims_total{outcome="error"} 0
@@ -45,7 +56,7 @@ took_count 1
 
 func TestCheck(t *testing.T) {
 	now := time.Now()
-	db, err := scrapes.Load(write(t, map[string]string{
+	c, err := loadFor(t, write(t, map[string]string{
 		"0/server.prom": first,
 		"1/server.prom": strings.ReplaceAll(first, "} 1\n", "} 5\n"),
 	}), now)
@@ -78,7 +89,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			errs := newChecker(db, now).check(tc.query)
+			errs := c.check(tc.query)
 			if tc.want == "" && len(errs) > 0 {
 				t.Errorf("got %v", errs)
 			}
@@ -153,11 +164,11 @@ func TestStoreFills(t *testing.T) {
 		"one without a quota":              {page(1200*MiB, 1100*MiB, 0), false},
 		"an etcd that is not of Sandlot's": {strings.ReplaceAll(page(40*MiB, 40*MiB, 48*MiB), "sandlot_", "other_"), false},
 	} {
-		db, err := scrapes.Load(write(t, map[string]string{"0/etcd.prom": tc.page, "1/etcd.prom": tc.page}), now)
+		c, err := loadFor(t, write(t, map[string]string{"0/etcd.prom": tc.page, "1/etcd.prom": tc.page}), now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := newChecker(db, now).evaluate(queries[i].expr)
+		found, err := c.evaluate(queries[i].expr)
 		if err != nil || (len(found) > 0) != tc.fires {
 			t.Errorf("%s: the alert has %v, %v", name, found, err)
 		}

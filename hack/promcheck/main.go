@@ -22,8 +22,6 @@ import (
 	"regexp"
 	"slices"
 	"time"
-
-	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 func main() {
@@ -42,40 +40,28 @@ func run(dashboard, rules, ignore, folder string) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	db, err := scrapes.Load(folder, now)
+	c, err := load(folder, time.Now())
 	if err != nil {
 		return err
 	}
-	var queries []query
-	if dashboard != "" {
-		of, err := dashboardQueries(dashboard)
-		if err != nil {
-			return err
-		}
-		queries = append(queries, of...)
+	defer c.close()
+	ofDashboard, err := dashboardQueries(dashboard)
+	if err != nil {
+		return err
 	}
-	if rules != "" {
-		of, err := ruleQueries(rules)
-		if err != nil {
-			return err
-		}
-		queries = append(queries, of...)
+	ofRules, err := ruleQueries(rules)
+	if err != nil {
+		return err
 	}
-	queries = slices.DeleteFunc(queries, func(q query) bool { return ignored.MatchString(q.expr) })
-	if len(queries) == 0 {
-		return errors.New("there is no query to check")
-	}
-	checker := newChecker(db, now)
+	queries := slices.DeleteFunc(append(ofDashboard, ofRules...), func(q query) bool { return ignored.MatchString(q.expr) })
 	var problems []error
 	for _, q := range queries {
-		for _, err := range checker.check(q) {
+		for _, err := range c.check(q) {
 			problems = append(problems, fmt.Errorf("%s: %w\n\t%s", q.where, err, q.expr))
 		}
 	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
+	if len(problems) == 0 {
+		fmt.Printf("%d queries are right\n", len(queries))
 	}
-	fmt.Printf("%d queries are right\n", len(queries))
-	return nil
+	return errors.Join(problems...)
 }

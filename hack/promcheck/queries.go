@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"regexp"
 	"strings"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sandlot-io/sandlot/hack/promcheck/grafana"
 )
 
 // query is one to check.
@@ -34,16 +32,46 @@ type query struct {
 var (
 	labelValues = regexp.MustCompile(`^label_values\((.+),\s*(\w+)\)$`)
 	anyVariable = regexp.MustCompile(`\$\w+|\$\{\w+\}`)
+	// legendLabel matches the place of a label's value in the format of a legend.
+	legendLabel = regexp.MustCompile(`{{\s*([a-zA-Z_]\w*)\s*}}`)
 )
+
+// everything is what a variable stands for when all of its values are selected.
+const everything = ".*"
+
+// panel is one of a dashboard. One of type row is a headline, and may have panels.
+type panel struct {
+	Title, Type string
+	Panels      []panel
+	Targets     []struct{ Expr, LegendFormat string }
+}
 
 // dashboardQueries returns the queries of all panels and variables, as Grafana
 // sends them when everything is selected.
 func dashboardQueries(path string) ([]query, error) {
-	d, err := grafana.Read(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	variables := d.Variables("4m")
+	var d struct {
+		Panels     []panel
+		Templating struct {
+			List []struct {
+				Name, Type string
+				Query      json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(content, &d); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	replace := []string{"$__rate_interval", "4m", "$__interval", "30s", "$__range", "5m"}
+	for _, variable := range d.Templating.List {
+		if variable.Type == "query" {
+			replace = append(replace, "$"+variable.Name, everything)
+		}
+	}
+	variables := strings.NewReplacer(replace...)
 
 	var queries []query
 	var pickers []string
@@ -57,8 +85,8 @@ func dashboardQueries(path string) ([]query, error) {
 		}
 		queries, pickers = append(queries, q), append(pickers, q.legend...)
 	}
-	var add func(panels []grafana.Panel) error
-	add = func(panels []grafana.Panel) error {
+	var add func(panels []panel) error
+	add = func(panels []panel) error {
 		for _, p := range panels {
 			if p.Type != "row" && p.Type != "text" && len(p.Targets) == 0 {
 				return fmt.Errorf("%s: panel %q has no query", path, p.Title)
@@ -68,7 +96,7 @@ func dashboardQueries(path string) ([]query, error) {
 				if unknown := anyVariable.FindString(q.expr); unknown != "" {
 					return fmt.Errorf("%s: panel %q has a variable %s that is not known", path, p.Title, unknown)
 				}
-				for _, label := range grafana.LegendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
+				for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
 					q.legend = append(q.legend, label[1])
 				}
 				queries = append(queries, q)
@@ -114,5 +142,3 @@ func ruleQueries(path string) ([]query, error) {
 	}
 	return queries, nil
 }
-
-func promqlParser() parser.Parser { return parser.NewParser(parser.Options{}) }
