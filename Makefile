@@ -184,11 +184,6 @@ golden: ## Keep a store of this version for the tests of later ones (VERSION=v0.
 	@test -n "$(VERSION)" || { echo "make golden: VERSION=v0.1.0 is required" >&2; exit 2; }
 	go test ./pkg/integration/golden -run '^TestMake$$' -count=1 -args -golden-version=$(VERSION)
 
-.PHONY: pictures
-pictures: build kubectl ## Draw the pictures of the docs from a running server
-	@go run ./hack/terminal docs/images/terminal.svg
-	@cd hack/promcheck && GOWORK=off go run ./picture --root ../.. ../../artifacts/dashboard/sandlot.json ../../docs/images/dashboard.svg
-
 .PHONY: lint
 lint: ## Run golangci-lint
 	hack/verify-lint.sh
