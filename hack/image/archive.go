@@ -5,12 +5,16 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"testing/fstest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -84,56 +88,40 @@ func blob(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + di
 
 // writeTar writes what is in dir, sorted by name, to a file that appears at once
 // and whole.
-func writeTar(out, dir string, epoch time.Time) (err error) {
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return fmt.Errorf("writing %s: %w", out, err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(out), ".image-*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", out, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("writing %s: %w", out, err), file.Close(), os.Remove(file.Name()))
-		}
-	}()
-	w := tar.NewWriter(file)
+func writeTar(out, dir string, epoch time.Time) error {
+	files := fstest.MapFS{}
 	root := os.DirFS(dir)
-	if err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == "." {
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
 		}
-		return addToTar(w, root, name, d, epoch)
-	}); err != nil {
+		content, err := fs.ReadFile(root, name)
+		files[name] = &fstest.MapFile{Data: content, Mode: 0o644}
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", out, err)
 	}
-	if err := w.Close(); err != nil {
-		return err
+	var text bytes.Buffer
+	err = errors.Join(packTar(&text, files, epoch), os.MkdirAll(filepath.Dir(out), 0o755), os.WriteFile(out+".new", text.Bytes(), 0o644))
+	if err == nil {
+		err = os.Rename(out+".new", out)
 	}
-	if err := file.Chmod(0o644); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", out, err)
 	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), out)
+	return nil
 }
 
-func addToTar(w *tar.Writer, root fs.FS, name string, d fs.DirEntry, epoch time.Time) error {
-	if d.IsDir() {
-		return w.WriteHeader(&tar.Header{
-			Format: tar.FormatUSTAR, Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: epoch,
-		})
+// packTar writes files and the folders that they are in, all of one time, which belong to root:
+// so programs cannot change them.
+func packTar(out io.Writer, files fstest.MapFS, epoch time.Time) error {
+	w := tar.NewWriter(out)
+	for name, file := range files {
+		file.ModTime = epoch
+		for dir := path.Dir(name); dir != "." && files[dir] == nil; dir = path.Dir(dir) {
+			files[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755, ModTime: epoch}
+		}
 	}
-	content, err := fs.ReadFile(root, name)
-	if err != nil {
-		return err
-	}
-	if err := w.WriteHeader(&tar.Header{
-		Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: epoch,
-	}); err != nil {
-		return err
-	}
-	_, err = w.Write(content)
-	return err
+	return errors.Join(w.AddFS(files), w.Close())
 }

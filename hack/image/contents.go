@@ -63,5 +63,5 @@ func compileAll(ctx context.Context, o options, dir string) error {
 }
 
 func programDir(dir string, platform v1.Platform) string {
-	return filepath.Join(dir, "programs", platform.OS+"-"+platform.Architecture)
+	return filepath.Join(dir, platform.OS+"-"+platform.Architecture)
 }

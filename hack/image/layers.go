@@ -4,13 +4,14 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"testing/fstest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,13 +25,6 @@ import (
 // user is who the programs run as: the "nonroot" that many images use.
 const user = "65532"
 
-// entry is something in a layer.
-type entry struct {
-	name    string
-	mode    int64
-	content []byte // of a file; folders have names that end in a slash
-}
-
 // baseLayer is what all images have beside their program. There is no shell and
 // nothing else that could be run.
 func baseLayer(epoch time.Time) (v1.Layer, error) {
@@ -38,15 +32,12 @@ func baseLayer(epoch time.Time) (v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return layer(epoch, []entry{
-		{name: "etc/", mode: 0o755},
-		{name: "etc/group", mode: 0o644, content: []byte("root:x:0:\nnonroot:x:" + user + ":\n")},
-		{name: "etc/passwd", mode: 0o644, content: []byte("root:x:0:0:root:/:/sbin/nologin\n" +
-			"nonroot:x:" + user + ":" + user + ":nonroot:/:/sbin/nologin\n")},
-		{name: "etc/ssl/", mode: 0o755},
-		{name: "etc/ssl/certs/", mode: 0o755},
-		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, content: roots},
-		{name: "tmp/", mode: 0o1777},
+	passwd := "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:" + user + ":" + user + ":nonroot:/:/sbin/nologin\n"
+	return layer(epoch, fstest.MapFS{
+		"etc/group":                         {Mode: 0o644, Data: []byte("root:x:0:\nnonroot:x:" + user + ":\n")},
+		"etc/passwd":                        {Mode: 0o644, Data: []byte(passwd)},
+		"etc/ssl/certs/ca-certificates.crt": {Mode: 0o644, Data: roots},
+		"tmp":                               {Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 	})
 }
 
@@ -68,44 +59,22 @@ func certificates() ([]byte, error) {
 
 // programLayer holds the programs of an image, at the root.
 func programLayer(epoch time.Time, dir string, programs []compile.Program) (v1.Layer, error) {
-	var entries []entry
+	files := fstest.MapFS{}
 	for _, program := range programs {
 		content, err := os.ReadFile(filepath.Join(dir, program.Name))
 		if err != nil {
 			return nil, fmt.Errorf("program of an image: %w", err)
 		}
-		entries = append(entries, entry{name: program.Name, mode: 0o755, content: content})
+		files[program.Name] = &fstest.MapFile{Mode: 0o755, Data: content}
 	}
-	return layer(epoch, entries)
+	return layer(epoch, files)
 }
 
-// layer is made of entries in the order given, which all belong to root, so that
-// the programs cannot change them.
-func layer(epoch time.Time, entries []entry) (v1.Layer, error) {
+func layer(epoch time.Time, files fstest.MapFS) (v1.Layer, error) {
 	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, e := range entries {
-		header := &tar.Header{
-			Format: tar.FormatUSTAR, Typeflag: tar.TypeReg,
-			Name: e.name, Mode: e.mode, Size: int64(len(e.content)), ModTime: epoch,
-		}
-		if e.name[len(e.name)-1] == '/' {
-			header.Typeflag = tar.TypeDir
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("layer: %s: %w", e.name, err)
-		}
-		if _, err := w.Write(e.content); err != nil {
-			return nil, fmt.Errorf("layer: %s: %w", e.name, err)
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := packTar(&out, files, epoch); err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
 	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }
-	l, err := tarball.LayerFromOpener(opener, tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		return nil, fmt.Errorf("layer: %w", err)
-	}
-	return l, nil
+	return tarball.LayerFromOpener(opener, tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
 }

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -26,8 +27,9 @@ import (
 type options struct {
 	// root is the folder of the main module.
 	root string
-	// out is the archive to write, and component the file for kustomize.
-	out, component string
+	// out is the archive to write, component the file for kustomize, and programs the folder to
+	// keep the programs in; empty for none.
+	out, component, programs string
 	// registry begins the names of the images, and tag ends them.
 	registry, tag string
 	// version is what the programs call themselves.
@@ -60,10 +62,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(work) }() // it is in the temporary folder in any case
 
-	if err := compileAll(ctx, o, work); err != nil {
+	programs := cmp.Or(o.programs, work)
+	if err := compileAll(ctx, o, programs); err != nil {
 		return err
 	}
-	images, err := assemble(o, work)
+	images, err := assemble(o, programs)
 	if err != nil {
 		return err
 	}
@@ -75,12 +78,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 	}
-	for _, image := range images {
+	for i, image := range images {
 		digest, err := image.index.Digest()
 		if err != nil {
 			return fmt.Errorf("digest of %s: %w", image.name, err)
 		}
-		if _, err := fmt.Fprintf(stdout, "%s:%s@%s\n", image.name, o.tag, digest); err != nil {
+		line := fmt.Sprintf("%s:%s@%s", image.name, o.tag, digest)
+		for _, program := range contents[i].programs {
+			line += " " + program.Name
+		}
+		if _, err := fmt.Fprintln(stdout, line); err != nil {
 			return err
 		}
 	}
@@ -97,6 +104,7 @@ func parse(ctx context.Context, args []string) (options, error) {
 	fs.StringVar(&o.tag, "tag", "", "What the names of the images end with (default the tag that the install names).")
 	fs.StringVar(&o.version, "version", "", "What the programs call themselves. Without it, devel and the commit.")
 	fs.StringVar(&o.revision, "revision", "", "The commit, if git cannot tell.")
+	fs.StringVar(&o.programs, "programs", "", "Folder to keep the programs in, in one for each platform. Empty keeps none.")
 	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "Platforms, comma-separated.")
 	if err := fs.Parse(args); err != nil {
 		return o, err

@@ -53,9 +53,6 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	if len(args) > 0 && args[0] == "verify" {
-		return runVerify(ctx, args[1:], stdout)
-	}
 	o, err := parse(ctx, args)
 	if err != nil {
 		return err

@@ -17,44 +17,10 @@ const pluginFile = "krew-sandlot.yaml"
 // downloads is where the files of a release are.
 const downloads = "https://github.com/sandlot-io/sandlot/releases/download/"
 
-// plugin is the manifest of a plugin, of krew.googlecontainertools.github.com/v1alpha2.
-type plugin struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Metadata   pluginMetadata `json:"metadata"`
-	Spec       pluginSpec     `json:"spec"`
-}
-
-type pluginMetadata struct {
-	Name string `json:"name"`
-}
-
-type pluginSpec struct {
-	Version          string           `json:"version"`
-	Homepage         string           `json:"homepage"`
-	ShortDescription string           `json:"shortDescription"`
-	Description      string           `json:"description"`
-	Platforms        []pluginPlatform `json:"platforms"`
-}
-
-type pluginPlatform struct {
-	Selector pluginSelector `json:"selector"`
-	URI      string         `json:"uri"`
-	SHA256   string         `json:"sha256"`
-	Bin      string         `json:"bin"`
-}
-
-type pluginSelector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-// writePlugin writes the manifest for krew.
+// writePlugin writes the manifest for krew, of krew.googlecontainertools.github.com/v1alpha2.
 func writePlugin(o *options, programs []program) error {
-	p := plugin{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: pluginMetadata{"sandlot"}, Spec: pluginSpec{
-		Version: o.version, Homepage: "https://github.com/sandlot-io/sandlot",
-		ShortDescription: "Claim, list, use and release sandboxes",
-		Description:      "Claims pre-warmed sandboxes of a cluster with Sandlot, lists them, runs commands in\nthem and gives them back.\n",
-	}}
+	type object = map[string]any
+	var platforms []object
 	for _, one := range programs {
 		if one.name != "kubectl-sandlot" {
 			continue
@@ -64,12 +30,19 @@ func writePlugin(o *options, programs []program) error {
 			return err
 		}
 		system, processor, _ := strings.Cut(one.platform, "/")
-		p.Spec.Platforms = append(p.Spec.Platforms, pluginPlatform{
-			Selector: pluginSelector{map[string]string{"os": system, "arch": processor}},
-			URI:      downloads + o.version + "/" + one.archive, SHA256: digestOf(content), Bin: one.name,
+		platforms = append(platforms, object{
+			"selector": object{"matchLabels": object{"os": system, "arch": processor}},
+			"uri":      downloads + o.version + "/" + one.archive, "sha256": digestOf(content), "bin": one.name,
 		})
 	}
-	text, err := yaml.Marshal(p)
+	text, err := yaml.Marshal(object{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin", "metadata": object{"name": "sandlot"},
+		"spec": object{
+			"version": o.version, "homepage": "https://github.com/sandlot-io/sandlot", "platforms": platforms,
+			"shortDescription": "Claim, list, use and release sandboxes",
+			"description":      "Claims pre-warmed sandboxes of a cluster with Sandlot, lists them, runs commands in\nthem and gives them back.\n",
+		},
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", pluginFile, err)
 	}

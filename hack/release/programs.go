@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing/fstest"
 	"time"
 
 	"github.com/sandlot-io/sandlot/hack/image/compile"
@@ -96,15 +97,9 @@ func pack(date time.Time, name string, content, license []byte) ([]byte, error) 
 		return nil, err
 	}
 	files := tar.NewWriter(zipped)
-	add := func(name string, mode int64, content []byte) error {
-		header := &tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content)), ModTime: date}
-		if err := files.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err := files.Write(content)
-		return err
-	}
-	err = errors.Join(add("LICENSE", 0o644, license), add(name, 0o755, content), files.Close(), zipped.Close())
+	err = errors.Join(files.AddFS(fstest.MapFS{
+		"LICENSE": {Data: license, Mode: 0o644, ModTime: date}, name: {Data: content, Mode: 0o755, ModTime: date},
+	}), files.Close(), zipped.Close())
 	return out.Bytes(), err
 }
 

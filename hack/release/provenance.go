@@ -12,11 +12,7 @@ import (
 	"runtime"
 	"strings"
 
-	provenance "github.com/in-toto/attestation/go/predicates/provenance/v1"
-	statement "github.com/in-toto/attestation/go/v1"
 	"github.com/sigstore/sigstore/pkg/signature/dsse"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/sandlot-io/sandlot/hack/image/compile"
 )
@@ -39,9 +35,9 @@ func writeProvenance(ctx context.Context, o *options, images []*image) error {
 	if err != nil {
 		return err
 	}
-	text, err := stableJSON(made)
+	text, err := json.Marshal(made)
 	if err != nil {
-		return fmt.Errorf("%s: %w", provenanceFile, err)
+		return err
 	}
 	if o.signer != nil {
 		if text, err = dsse.WrapSigner(o.signer, payloadType).SignMessage(bytes.NewReader(text)); err != nil {
@@ -51,66 +47,41 @@ func writeProvenance(ctx context.Context, o *options, images []*image) error {
 	return os.WriteFile(o.file(provenanceFile), append(bytes.TrimSpace(text), '\n'), 0o644)
 }
 
-func provenanceOf(ctx context.Context, o *options, images []*image) (*statement.Statement, error) {
+func provenanceOf(ctx context.Context, o *options, images []*image) (map[string]any, error) {
 	toolchain, err := compile.Toolchain(ctx, o.root)
 	if err != nil {
 		return nil, err
 	}
-	parameters, err := structpb.NewStruct(map[string]any{
-		"version": o.version, "registry": o.registry, "platforms": o.imagePlatforms, "programPlatforms": o.programPlatforms,
-	})
-	if err != nil {
-		return nil, err
-	}
-	internal, err := structpb.NewStruct(map[string]any{"go": toolchain})
-	if err != nil {
-		return nil, err
-	}
-	predicate := &provenance.Provenance{
-		BuildDefinition: &provenance.BuildDefinition{
-			BuildType: buildType, ExternalParameters: parameters, InternalParameters: internal,
-			ResolvedDependencies: []*statement.ResourceDescriptor{{
-				Uri: "git+https://github.com/sandlot-io/sandlot@refs/tags/" + o.version, Digest: map[string]string{"gitCommit": o.revision},
-			}},
-		},
-		RunDetails: &provenance.RunDetails{Builder: &provenance.Builder{Id: "https://github.com/sandlot-io/sandlot/tree/main/hack/release", Version: map[string]string{"host": runtime.GOOS + "/" + runtime.GOARCH}}},
-	}
-	if err := predicate.Validate(); err != nil {
-		return nil, fmt.Errorf("provenance: %w", err)
-	}
-	text, err := protojson.Marshal(predicate)
-	if err != nil {
-		return nil, err
-	}
-	asStruct := &structpb.Struct{}
-	if err := protojson.Unmarshal(text, asStruct); err != nil {
-		return nil, err
-	}
-	s := &statement.Statement{Type: statement.StatementTypeUri, PredicateType: predicateType, Predicate: asStruct}
 	sums, err := checksums(o.out)
 	if err != nil {
 		return nil, err
 	}
+	type object = map[string]any
+	var subjects []object
 	for line := range strings.Lines(sums) {
 		digest, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		s.Subject = append(s.Subject, &statement.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": digest}})
+		subjects = append(subjects, object{"name": name, "digest": object{"sha256": digest}})
 	}
 	for _, one := range images {
-		s.Subject = append(s.Subject, &statement.ResourceDescriptor{Name: one.name, Digest: map[string]string{"sha256": strings.TrimPrefix(one.digest, "sha256:")}})
+		subjects = append(subjects, object{"name": one.name, "digest": object{"sha256": strings.TrimPrefix(one.digest, "sha256:")}})
 	}
-	return s, s.Validate()
-}
-
-// stableJSON is the JSON of a statement. That of protojson has spaces here and there, so that
-// nobody relies on its bytes.
-func stableJSON(s *statement.Statement) ([]byte, error) {
-	text, err := protojson.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		return nil, err
-	}
-	return json.Marshal(value)
+	return object{
+		"_type": "https://in-toto.io/Statement/v1", "subject": subjects, "predicateType": predicateType,
+		"predicate": object{
+			"buildDefinition": object{
+				"buildType": buildType,
+				"externalParameters": object{
+					"version": o.version, "registry": o.registry, "platforms": o.imagePlatforms, "programPlatforms": o.programPlatforms,
+				},
+				"internalParameters": object{"go": toolchain},
+				"resolvedDependencies": []object{{
+					"uri": "git+https://github.com/sandlot-io/sandlot@refs/tags/" + o.version, "digest": object{"gitCommit": o.revision},
+				}},
+			},
+			"runDetails": object{"builder": object{
+				"id":      "https://github.com/sandlot-io/sandlot/tree/main/hack/release",
+				"version": object{"host": runtime.GOOS + "/" + runtime.GOARCH},
+			}},
+		},
+	}, nil
 }
