@@ -4,6 +4,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -74,28 +75,9 @@ func cachedBytes(n int, object func() any) float64 {
 }
 
 // interpreterPods is the pod template of a code interpreter, as its users write it.
-const interpreterPods = `{"metadata":{"labels":{"app.kubernetes.io/name":"code-interpreter","app.kubernetes.io/part-of":"agents","team":"rollouts"},
-	"annotations":{"cluster-autoscaler.kubernetes.io/safe-to-evict":"false"}},
-	"spec":{"automountServiceAccountToken":false,"enableServiceLinks":false,"terminationGracePeriodSeconds":5,"runtimeClassName":"gvisor",
-	"nodeSelector":{"sandboxes.example.com/pool":"gvisor"},
-	"tolerations":[{"key":"sandboxes.example.com/only","operator":"Exists","effect":"NoSchedule"}],
-	"securityContext":{"runAsNonRoot":true,"runAsUser":1000,"runAsGroup":1000,"fsGroup":1000,"seccompProfile":{"type":"RuntimeDefault"}},
-	"initContainers":[{"name":"files","image":"registry.example.com/agents/files:2.4.1","restartPolicy":"Always",
-		"command":["/usr/local/bin/files","--port=9090"],"ports":[{"name":"files","containerPort":9090}],
-		"resources":{"requests":{"cpu":"20m","memory":"32Mi"},"limits":{"memory":"128Mi"}},
-		"securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true,"capabilities":{"drop":["ALL"]}},
-		"volumeMounts":[{"name":"workspace","mountPath":"/workspace"}]}],
-	"containers":[{"name":"interpreter","image":"registry.example.com/agents/code-interpreter:3.12.4","workingDir":"/workspace",
-		"command":["/opt/interpreter/bin/serve"],"args":["--listen=0.0.0.0:8080","--kernel=python3","--idle-timeout=0"],
-		"env":[{"name":"PYTHONUNBUFFERED","value":"1"},{"name":"PIP_INDEX_URL","value":"https://pypi.example.com/simple"},
-			{"name":"HTTP_PROXY","value":"http://egress.example.com:3128"},{"name":"HTTPS_PROXY","value":"http://egress.example.com:3128"},
-			{"name":"NO_PROXY","value":"localhost,127.0.0.1,.svc"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],
-		"ports":[{"name":"http","containerPort":8080}],
-		"resources":{"requests":{"cpu":"250m","memory":"512Mi"},"limits":{"memory":"2Gi","ephemeral-storage":"4Gi"}},
-		"readinessProbe":{"httpGet":{"path":"/healthz","port":"http"},"periodSeconds":1},
-		"securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}},
-		"volumeMounts":[{"name":"workspace","mountPath":"/workspace"},{"name":"tmp","mountPath":"/tmp"}]}],
-	"volumes":[{"name":"workspace","emptyDir":{"sizeLimit":"4Gi"}},{"name":"tmp","emptyDir":{"sizeLimit":"1Gi"}}]}}`
+//
+//go:embed interpreter.json
+var interpreterPods string
 
 // residents are what the processes of an install take, and how many bytes of etcd's file
 // are in use.
