@@ -10,6 +10,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -20,16 +21,25 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
+
+// list has the mutations.
+//
+//go:embed mutations.yaml
+var list []byte
 
 // mutation is a change of the code and the tests that fail with it.
 type mutation struct {
-	name string
-	// file has the text before exactly once, and gets the text after in its place.
-	file, before, after string
-	// tests are packages, and run is the -run of their tests.
-	tests []string
-	run   string
+	Name, File, Before, After string
+	Tests                     []string
+	Run                       string
+}
+
+func mutations() (all []mutation, err error) {
+	err = yaml.UnmarshalStrict(list, &all)
+	return all, err
 }
 
 func main() {
@@ -39,14 +49,18 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
+	all, err := mutations()
+	if err != nil {
+		fail(err)
+	}
 	dir, err := os.MkdirTemp("", "mutations-")
 	if err != nil {
 		fail(err)
 	}
 	r := &runner{dir: dir, passes: map[string]error{}}
 	bad := 0
-	for _, m := range mutations {
-		if !wanted.MatchString(m.name) {
+	for _, m := range all {
+		if !wanted.MatchString(m.Name) {
 			continue
 		}
 		begin := time.Now()
@@ -55,7 +69,7 @@ func main() {
 			bad++
 			verdict = err.Error()
 		}
-		fmt.Printf("%-60s %5.1fs  %s\n", m.name, time.Since(begin).Seconds(), verdict)
+		fmt.Printf("%-60s %5.1fs  %s\n", m.Name, time.Since(begin).Seconds(), verdict)
 	}
 	_ = os.RemoveAll(dir)
 	if bad > 0 {
@@ -86,7 +100,7 @@ func (r *runner) try(m mutation) error {
 	if err != nil {
 		return err
 	}
-	if out, err := run("build", "-overlay", overlay, "./"+filepath.Dir(m.file)); err != nil {
+	if out, err := run("build", "-overlay", overlay, "./"+filepath.Dir(m.File)); err != nil {
 		return fmt.Errorf("BROKEN: it does not compile: %s", firstLines(out))
 	}
 	out, err := run(append([]string{"test", "-overlay", overlay}, m.testArgs()...)...)
@@ -111,26 +125,26 @@ func (r *runner) passUnchanged(m mutation) error {
 	case err != nil:
 		err = fmt.Errorf("BROKEN: the tests fail without it: %s", firstLines(out))
 	case bytes.Contains(out, []byte("[no tests to run]")), bytes.Contains(out, []byte("[no test files]")):
-		err = fmt.Errorf("BROKEN: -run %s fits no test of %v", m.run, m.tests)
+		err = fmt.Errorf("BROKEN: -run %s fits no test of %v", m.Run, m.Tests)
 	}
 	r.passes[key] = err
 	return err
 }
 
 func (m mutation) testArgs() []string {
-	return append([]string{"-timeout", "5m", "-run", m.run}, m.tests...)
+	return append([]string{"-timeout", "5m", "-run", m.Run}, m.Tests...)
 }
 
 // changed returns the changed file. The file must have the text to change once.
 func (m mutation) changed() (string, error) {
-	src, err := os.ReadFile(m.file)
+	src, err := os.ReadFile(m.File)
 	if err != nil {
 		return "", fmt.Errorf("BROKEN: %w", err)
 	}
-	if n := strings.Count(string(src), m.before); n != 1 {
-		return "", fmt.Errorf("BROKEN: %s has the text %d times, want once", m.file, n)
+	if n := strings.Count(string(src), m.Before); n != 1 {
+		return "", fmt.Errorf("BROKEN: %s has the text %d times, want once", m.File, n)
 	}
-	return strings.Replace(string(src), m.before, m.after, 1), nil
+	return strings.Replace(string(src), m.Before, m.After, 1), nil
 }
 
 // overlay writes the changed file, and returns the name of the overlay that has it.
@@ -139,7 +153,7 @@ func (r *runner) overlay(m mutation) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	original, err := filepath.Abs(m.file)
+	original, err := filepath.Abs(m.File)
 	if err != nil {
 		return "", err
 	}

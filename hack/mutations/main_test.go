@@ -9,9 +9,13 @@ import "testing"
 // a change of the code would leave some behind that try nothing.
 func TestMutationsFitTheCode(t *testing.T) {
 	t.Chdir("../..")
-	for _, m := range mutations {
+	all, err := mutations()
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d mutations: %v", len(all), err)
+	}
+	for _, m := range all {
 		if _, err := m.changed(); err != nil {
-			t.Errorf("%s: %v", m.name, err)
+			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
 }
