@@ -125,7 +125,6 @@ bin/release:
 test: controlplane ## Run all tests, with -race where there is a C compiler, but for those of programs (TESTARGS, PACKAGES, RERUN=1)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
-	cd hack/chart && GOWORK=off go test -trimpath ./...
 	@export KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl; failed=0; \
 	packages="$$(go list $(PACKAGES))" || exit; \
 	programs="$$(grep -E '$(PROGRAM_TESTS)' <<<"$$packages" | xargs)"; \
@@ -176,7 +175,7 @@ vulncheck: ## Look for known vulnerabilities in what is shipped (VULNDB=https://
 ##@ Develop
 
 .PHONY: generate
-generate: ## Regenerate deepcopy, defaults, OpenAPI, clients and the Helm chart
+generate: ## Regenerate deepcopy, defaults, OpenAPI, clients and the manifests of the Helm chart
 	hack/update-codegen.sh
 
 .PHONY: golden

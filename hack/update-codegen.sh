@@ -4,7 +4,7 @@
 #
 # Writes everything that is generated from apis/: deep copies, defaults, OpenAPI,
 # and in pkg/client the clientset, informers, listers and apply
-# configurations; artifacts/schema; and the Helm chart from what is beside it.
+# configurations; artifacts/schema; and the manifests from the Helm chart.
 # Needs Go and nothing else.
 #
 # UPDATE_REPORT=1 accepts new entries in hack/api-violations.list.
@@ -101,5 +101,4 @@ while read -r file; do
     replace "$GO_NAMES" "$MODEL_NAMES" "$file"
 done < <(grep -rl "$GO_NAMES" pkg/client/applyconfiguration)
 
-# What the chart has in common with kustomize, and its values from their schema.
-(cd hack/chart && go run -trimpath .)
+hack/update-manifests.sh

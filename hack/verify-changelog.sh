@@ -15,6 +15,8 @@ entries() {
 }
 
 failed=0
+chart=artifacts/deploy/chart/sandlot/Chart.yaml
+next="$(awk '$1 == "appVersion:" { print $2 }' "$chart")"
 if [[ "$(grep -m1 '^## ' CHANGELOG.md)" != '## Unreleased' ]]; then
   echo "CHANGELOG.md does not begin with ## Unreleased" >&2
   failed=1
@@ -25,14 +27,13 @@ if last="$(git describe --tags --match 'v*' --abbrev=0 2>/dev/null)" && [[ -n "$
     echo "apis, artifacts or cmd changed since $last, and CHANGELOG.md has nothing under ## Unreleased" >&2
     failed=1
   fi
-  if grep -q "newTag: $last\$" artifacts/deploy/components/images/kustomization.yaml; then
-    echo "artifacts/deploy/components/images names $last, which is released: put the next version there" >&2
+  if [[ "$next" == "$last" ]]; then
+    echo "$chart names $last, which is released: put the next version there" >&2
     failed=1
   fi
 fi
-next="$(awk '$1 == "newTag:" { print $2; exit }' artifacts/deploy/components/images/kustomization.yaml)"
 if git grep -nE '\?ref=v[0-9]' -- '*.md' '*.yaml' | grep -v "?ref=$next\b" >&2; then
-  echo "the lines above refer to another version than $next, which artifacts/deploy/components/images names" >&2
+  echo "the lines above refer to another version than $next, which $chart names" >&2
   failed=1
 fi
 exit "$failed"

@@ -8,7 +8,7 @@
 set -o errexit -o nounset -o pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-GENERATED=(apis pkg/generated pkg/client artifacts/schema artifacts/deploy/chart hack/api-violations.list)
+GENERATED=(apis pkg/generated pkg/client artifacts/schema artifacts/deploy hack/api-violations.list)
 copy="$(mktemp -d)"
 trap 'rm -rf "$copy"' EXIT
 
@@ -18,7 +18,8 @@ cp -R go.mod go.sum apis hack "$copy/"
 cp -R artifacts/dashboard artifacts/deploy "$copy/artifacts/"
 cp -R pkg/generated pkg/client "$copy/pkg/"
 
-CODEGEN_BIN="$ROOT/bin" "$copy/hack/update-codegen.sh"
+helm="$(hack/tool.sh helm)"
+CODEGEN_BIN="$ROOT/bin" HELM="$helm" "$copy/hack/update-codegen.sh"
 
 same=true
 for path in "${GENERATED[@]}"; do

@@ -5,6 +5,8 @@ package deploy
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"sigs.k8s.io/yaml"
 
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
 	backupapp "github.com/sandlot-io/sandlot/pkg/backup/app"
@@ -186,7 +189,7 @@ func TestChartPullSecrets(t *testing.T) {
 // TestChartImages: what an image is called, and that nothing runs under a tag that moves.
 func TestChartImages(t *testing.T) {
 	t.Parallel()
-	_, version := imageNames(t)
+	version := installVersion(t)
 	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
 	objects := renderAll(t, "cluster", `
 image: {registry: mirror.example:5000/team, pullPolicy: Always}
@@ -286,6 +289,57 @@ backup: {storage: {size: 4Gi}, schedule: "7 7 * * *", extraArgs: [--keep=3]}
 	if args := job.JobTemplate.Spec.Template.Spec.Containers[0].Args; job.Schedule != "7 7 * * *" || args[len(args)-1] != "--keep=3" {
 		t.Errorf("backups are taken %s by %v", job.Schedule, args)
 	}
+}
+
+// TestChartWithoutBackups: nothing of them is left.
+func TestChartWithoutBackups(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		objects := renderChart(t, namespace, "backup: {enabled: false}\netcd: {mode: "+mode+"}\n")
+		text, err := yaml.Marshal(byName(t, objects))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []string{"CronJob", "PersistentVolumeClaim ", "sandlot-restore", "--serve-snapshots"} {
+			if bytes.Contains(text, []byte(of)) {
+				t.Errorf("%s: there is %s", mode, of)
+			}
+		}
+	}
+}
+
+// TestChartValues: values.yaml has each value that values.schema.json knows. Helm itself refuses
+// one that the schema does not know.
+func TestChartValues(t *testing.T) {
+	t.Parallel()
+	var schema, values map[string]any
+	for file, content := range map[string]*map[string]any{"values.schema.json": &schema, "values.yaml": &values} {
+		text, err := os.ReadFile(filepath.Join(chart, file))
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var check func(path string, schema, values map[string]any)
+	check = func(path string, of, values map[string]any) {
+		properties, _ := of["properties"].(map[string]any)
+		for name, property := range properties {
+			value, ok := values[name]
+			if !ok && name != "global" { // which is Helm's
+				t.Errorf("values.yaml has no %s%s", path, name)
+			}
+			property := property.(map[string]any)
+			if ref, ok := property["$ref"].(string); ok {
+				property = schema["definitions"].(map[string]any)[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
+			}
+			if below, _ := value.(map[string]any); len(below) > 0 {
+				check(path+name+".", property, below)
+			}
+		}
+	}
+	check("", schema, values)
 }
 
 // TestChartStopped: no API server runs, however many there are otherwise.
@@ -463,7 +517,7 @@ networkPolicy:
 // do what a checker may.
 func TestChartTest(t *testing.T) {
 	t.Parallel()
-	_, version := imageNames(t)
+	version := installVersion(t)
 	objects := decode(t, "the chart", template(t, elsewhere, nil))
 	var hooks manifests
 	for _, object := range objects {

@@ -15,8 +15,8 @@ import (
 // registry is where the install takes images from.
 const registry = "ghcr.io/sandlot-io"
 
-// installImages is the component of the install that says which images it runs.
-const installImages = "artifacts/deploy/components/images/kustomization.yaml"
+// chart says which version of the images an install runs.
+const chart = "artifacts/deploy/chart/sandlot/Chart.yaml"
 
 // component is a kustomization that others take in.
 type component struct {
@@ -28,7 +28,6 @@ type component struct {
 type componentImage struct {
 	Name    string `json:"name"`
 	NewName string `json:"newName"`
-	NewTag  string `json:"newTag,omitempty"`
 	Digest  string `json:"digest,omitempty"`
 }
 
@@ -59,16 +58,16 @@ func writeComponent(file string, images []programImage) error {
 
 // installTag is the tag of the images in the install: the version that the tree becomes.
 func installTag(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, installImages))
+	text, err := os.ReadFile(filepath.Join(root, chart))
 	if err != nil {
 		return "", fmt.Errorf("reading which images the install runs: %w", err)
 	}
-	var c component
-	if err := yaml.Unmarshal(text, &c); err != nil {
-		return "", fmt.Errorf("%s: %w", installImages, err)
+	var about struct{ AppVersion string }
+	if err := yaml.Unmarshal(text, &about); err != nil {
+		return "", fmt.Errorf("%s: %w", chart, err)
 	}
-	if len(c.Images) == 0 || c.Images[0].NewTag == "" {
-		return "", fmt.Errorf("%s names no tag", installImages)
+	if about.AppVersion == "" {
+		return "", fmt.Errorf("%s names no appVersion", chart)
 	}
-	return c.Images[0].NewTag, nil
+	return about.AppVersion, nil
 }

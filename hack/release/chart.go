@@ -70,10 +70,7 @@ func packChart(o *options, images []*image, date time.Time) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		switch name {
-		case "Chart.yaml":
-			content, err = setStrings(content, map[string]string{"version": strings.TrimPrefix(o.version, "v"), "appVersion": o.version})
-		case "values.yaml":
+		if name == "values.yaml" {
 			content, err = withDigests(content, o, images)
 		}
 		if err != nil {

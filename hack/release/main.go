@@ -75,8 +75,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	steps := []func() error{
-		func() error { return writeManifests(o, images) },
 		func() error { return writeChart(ctx, o, images) },
+		func() error { return writeManifests(ctx, o) },
 		func() error { return writePlugin(o, programs) },
 		func() error { return writeBills(ctx, o, images, programs) },
 		func() error { return writeProvenance(ctx, o, images) },

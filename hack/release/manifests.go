@@ -4,86 +4,58 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
-// installs are the manifests of a release, and the overlays that they are made of.
+// installs are the manifests of a release, and the values that the chart has in each.
 var installs = map[string]string{
-	"install.yaml":               "default",
-	"install-single.yaml":        "single",
-	"install-small.yaml":         "small",
-	"install-external-etcd.yaml": "external-etcd",
+	"install.yaml":        "",
+	"install-single.yaml": "etcd.mode=embedded",
+	"install-small.yaml":  "etcd.mode=embedded,profile=small",
+	"install-external-etcd.yaml": "etcd.mode=external,etcd.external.endpoints={https://etcd-0.example.com:2379," +
+		"https://etcd-1.example.com:2379,https://etcd-2.example.com:2379}",
 }
 
-// imagesComponent is the component of the install that says which images it runs, by the
-// version that the tree becomes.
-const imagesComponent = "artifacts/deploy/components/images/kustomization.yaml"
+// chartAbout says which version the tree becomes.
+const chartAbout = "artifacts/deploy/chart/sandlot/Chart.yaml"
 
-// checkVersion fails where the install names another version than that of the release: who
-// applies the overlays of this commit runs the images of this release.
+// checkVersion fails where the chart names another version than that of the release: who
+// installs from this commit runs the images of this release.
 func checkVersion(o *options) error {
-	text, err := os.ReadFile(filepath.Join(o.root, imagesComponent))
+	text, err := os.ReadFile(filepath.Join(o.root, chartAbout))
 	if err != nil {
-		return fmt.Errorf("reading which images the install runs: %w", err)
+		return fmt.Errorf("reading the version of the chart: %w", err)
 	}
-	var k types.Kustomization
-	if err := yaml.Unmarshal(text, &k); err != nil {
-		return fmt.Errorf("%s: %w", imagesComponent, err)
+	var about struct{ Version, AppVersion string }
+	if err := yaml.Unmarshal(text, &about); err != nil {
+		return fmt.Errorf("%s: %w", chartAbout, err)
 	}
-	for _, one := range k.Images {
-		if one.NewTag != o.version {
-			return fmt.Errorf("-version: %s is to be released, and %s names %s:%s", o.version, imagesComponent, one.NewName, one.NewTag)
-		}
+	if about.AppVersion != o.version || "v"+about.Version != o.version {
+		return fmt.Errorf("-version: %s is to be released, and %s has the version %s and the appVersion %s", o.version, chartAbout, about.Version, about.AppVersion)
 	}
 	return nil
 }
 
-// writeManifests writes the installs, with images by digest.
-func writeManifests(o *options, images []*image) error {
-	for file, overlay := range installs {
-		text, err := render(o, overlay, images)
+// writeManifests renders the installs from the package of the chart, which names images by
+// digest.
+func writeManifests(ctx context.Context, o *options) error {
+	helm, err := output(ctx, o.root, nil, filepath.Join(o.root, "hack", "tool.sh"), "helm")
+	if err != nil {
+		return err
+	}
+	for file, values := range installs {
+		text, err := output(ctx, o.out, nil, helm, "template", chartName, chartFile(o), "--namespace", "sandlot-system", "--set", "static=true,"+values)
 		if err == nil {
-			err = os.WriteFile(o.file(file), text, 0o644)
+			err = os.WriteFile(o.file(file), []byte(text+"\n"), 0o644)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return nil
-}
-
-// render builds an overlay over one of the install, as its users do.
-func render(o *options, overlay string, images []*image) ([]byte, error) {
-	dir, err := os.MkdirTemp(filepath.Join(o.root, "artifacts", "deploy"), ".release-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	k := types.Kustomization{Resources: []string{"../" + overlay}}
-	for _, one := range images {
-		k.Images = append(k.Images, types.Image{Name: "ghcr.io/sandlot-io/" + one.short, NewName: one.name, Digest: one.digest})
-	}
-	text, err := yaml.Marshal(k)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o644); err != nil {
-		return nil, err
-	}
-	// In the order of "kubectl apply -k": a namespace before what is in it, which a file is
-	// applied in.
-	kustomize := krusty.MakeDefaultOptions()
-	kustomize.Reorder = krusty.ReorderOptionLegacy
-	resources, err := krusty.MakeKustomizer(kustomize).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		return nil, err
-	}
-	return resources.AsYaml()
 }

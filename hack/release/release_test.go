@@ -81,7 +81,7 @@ func clone(t *testing.T) string {
 	git("-C", dir, "init", "-q")
 	git("-C", dir, "add", "--all")
 	edit(t, filepath.Join(dir, "CHANGELOG.md"), "## Unreleased\n", "## Unreleased\n\n## "+testVersion+"\n")
-	edit(t, filepath.Join(dir, imagesComponent), "newTag: "+installVersion(t), "newTag: "+testVersion)
+	edit(t, filepath.Join(dir, chartAbout), strings.TrimPrefix(chartVersion(t), "v"), strings.TrimPrefix(testVersion, "v"))
 	git("-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "-qam", "release")
 	return dir
 }
@@ -101,14 +101,14 @@ func edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// installVersion is the version that the install names.
-func installVersion(t *testing.T) string {
+// chartVersion is the version that the chart names.
+func chartVersion(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", imagesComponent))
+	text, err := os.ReadFile(filepath.Join("..", "..", chartAbout))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(regexp.MustCompile(`newTag: (\S+)`).FindSubmatch(text)[1])
+	return string(regexp.MustCompile(`appVersion: (\S+)`).FindSubmatch(text)[1])
 }
 
 // TestRelease makes a release twice, from two clones of one commit, and looks at it with other

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// backupJob is the CronJob of components/backup.
+	// backupJob is the CronJob that takes backups.
 	backupJob = "sandlot-backup"
 	// oldBackup is how old the newest backup may be.
 	oldBackup = 48 * time.Hour
