@@ -55,15 +55,15 @@ never 'pkg/findings' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 never 'pkg/storecheck' 'cmd|hack|pkg/(certificates|check|cli|controllers|manager|standalone)'
 # Tools and parts that know nothing of sandboxes.
-never 'pkg/(etcdtxn|memory|revisioncache|share)|pkg/apiserver/storeformat' 'apis|pkg|registry'
+never 'pkg/(etcdtxn|memory|revisioncache|share)|pkg/store/format' 'apis|pkg|registry'
 never 'pkg/(certificates|encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|encryptionkeys|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)|$server|$etcd"
-never 'pkg/installobjects' "apis|pkg|registry|$server|$etcd"
+never 'pkg/install/secrets' "apis|pkg|registry|$server|$etcd"
 never 'pkg/podnamespace' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
+never 'pkg/install/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|dryrunpolicy|e2e|etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/podaddress' "apis/sandbox/(install|validation)|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
+never 'pkg/sandboxproxy' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/runtime' "apis|registry|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|standalone|storecheck|tokens|version)|$server|sigs\.k8s\.io/controller-runtime"
 never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.

@@ -17,9 +17,9 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/certificates"
-	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
-	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/install/certificates"
+	"github.com/sandlot-io/sandlot/pkg/install/dryrunpolicy"
+	"github.com/sandlot-io/sandlot/pkg/install/encryptionkeys"
 )
 
 // What may do everything of a sort may do what we have not thought of.

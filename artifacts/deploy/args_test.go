@@ -20,7 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
-	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/install/encryptionkeys"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 )
 

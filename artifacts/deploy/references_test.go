@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/certificates"
-	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/install/certificates"
+	"github.com/sandlot-io/sandlot/pkg/install/encryptionkeys"
 )
 
 // madeLater are the Secrets that an overlay uses and does not hold: those that

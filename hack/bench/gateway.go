@@ -33,7 +33,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
@@ -78,7 +78,7 @@ func (t *stage) theGateway() *gateway {
 	health := net.JoinHostPort("127.0.0.2", port)
 	g.process = t.all.program(gatewayProgram,
 		"--kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port=0", "--insecure-port="+port,
-		"--metrics-bind-address=0", "--health-probe-bind-address="+health, "--keys-namespace="+keys.DefaultNamespace,
+		"--metrics-bind-address=0", "--health-probe-bind-address="+health, "--keys-namespace="+apikeys.DefaultNamespace,
 		// Simulated sandboxes have addresses of this machine. The limit of a key is not what
 		// is measured.
 		"--allow-loopback", "--key-rate=1e6", "--key-burst=1000000")
@@ -124,8 +124,8 @@ func (t *stage) team(p pool) *team {
 	_, _, err := g.plane.Kubectl(t.ctx, "", nil, "apply", "--kustomize", folder)
 	check(err)
 
-	record, key, err := keys.New(keys.NewSecrets(g.kube.CoreV1(), keys.DefaultNamespace, clock.RealClock{})).
-		Issue(t.ctx, keys.Request{Team: p.namespace, Name: "bench"})
+	record, key, err := apikeys.New(apikeys.NewSecrets(g.kube.CoreV1(), apikeys.DefaultNamespace, clock.RealClock{})).
+		Issue(t.ctx, apikeys.Request{Team: p.namespace, Name: "bench"})
 	check(err)
 	kubeconfig := got(g.plane.ServiceAccountKubeconfig(t.ctx, p.namespace, v1alpha1.E2BServiceAccount))
 	made := &team{gateway: g, pool: p, key: key, keyID: record.ID, users: connect(kubeconfig, t.connections), made: map[string]bool{}}

@@ -25,7 +25,7 @@ var readers = map[string][]string{
 // foreign are the functions that read messages of other programs, which have no other form.
 var foreign = map[string]string{
 	"pkg/runtime/process.go: readResult":                                  "envd says by words alone that a program does not exist",
-	"pkg/etcdtxn/errors.go: largerThanMessages":                           "gRPC has one code for all limits",
+	"pkg/store/etcdtxn/errors.go: largerThanMessages":                     "gRPC has one code for all limits",
 	"pkg/controllers/sandboxset/replenish/revisiontemplate.go: historyOf": "kube-apiserver says by words alone that a quota is exceeded",
 }
 

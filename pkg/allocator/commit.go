@@ -19,8 +19,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // errAgain means that a plan did not fit what is stored, that what was in the way has

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // TestUnknownOutcome of a claim's first transaction: what Create makes of what is found

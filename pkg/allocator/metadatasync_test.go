@@ -16,7 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // editDesk is a desk with a claim that is Completed and holds n sandboxes.

@@ -30,13 +30,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/nodes"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/store/format"
+	"github.com/sandlot-io/sandlot/pkg/store/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -94,7 +94,7 @@ func newAllocator(
 	}
 	recoverEmbedded(context.Background(), client, limiter, extra)
 	// Before anything is written.
-	if err := storeformat.Ensure(context.Background(), client, options.StorageConfig.Prefix, version.Get()); err != nil {
+	if err := format.Ensure(context.Background(), client, options.StorageConfig.Prefix, version.Get()); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, pods, stores.Sandboxes, extra)

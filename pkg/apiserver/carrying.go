@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
+	"github.com/sandlot-io/sandlot/registry/agentsandbox/conversion"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 )
 
 // carrying is admission that loses nothing of what one of our groups can say and another
@@ -21,7 +21,7 @@ import (
 // of another group changes is merged into them.
 type carrying struct {
 	admission.Interface
-	carrier cohabit.Carrier
+	carrier conversion.Carrier
 }
 
 var (
@@ -41,7 +41,7 @@ func (c carrying) Admit(ctx context.Context, a admission.Attributes, o admission
 		}
 	}
 	if a.GetOperation() == admission.Update && a.GetSubresource() == "" {
-		rights.RecordRequested(ctx, a.GetObject(), a.GetOldObject())
+		accesscheck.RecordRequested(ctx, a.GetObject(), a.GetOldObject())
 	}
 	return mutating.Admit(ctx, a, c.objects(o))
 }
@@ -71,7 +71,7 @@ func (o carryingObjects) GetObjectConvertor() runtime.ObjectConvertor { return o
 // carryingConvertor converts into an object what the version of another can say of it.
 type carryingConvertor struct {
 	runtime.ObjectConvertor
-	carrier cohabit.Carrier
+	carrier conversion.Carrier
 }
 
 // Convert implements runtime.ObjectConvertor. Out is empty, or, when a webhook has changed

@@ -24,12 +24,12 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -69,7 +69,7 @@ func newClaimStorage(t *testing.T, change func(*registrytest.Fixture)) *claimSto
 		fixture:   fixture,
 		claims:    storage.Resources["sandboxclaims"].(*sandboxclaim.REST),
 		status:    storage.Resources["sandboxclaims/status"].(*base.StatusREST),
-		sandboxes: storage.Resources["sandboxes"].(*rights.REST).REST,
+		sandboxes: storage.Resources["sandboxes"].(*accesscheck.REST).REST,
 		sets:      storage.Resources["sandboxsets"].(*base.REST),
 	}
 }

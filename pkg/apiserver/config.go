@@ -25,10 +25,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
-	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
+	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
+	"github.com/sandlot-io/sandlot/registry/agentsandbox/conversion"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
@@ -185,7 +185,7 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	generic := cfg.GenericConfig
 	if generic.AdmissionControl != nil {
-		generic.AdmissionControl = carrying{generic.AdmissionControl, cohabit.Carrier{Scheme: scheme}}
+		generic.AdmissionControl = carrying{generic.AdmissionControl, conversion.Carrier{Scheme: scheme}}
 	}
 	conns := &connections{}
 	if serving := generic.SecureServing; serving != nil && serving.Listener != nil {

@@ -23,8 +23,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
+	"github.com/sandlot-io/sandlot/pkg/store/reencryption"
 )
 
 // memberTTL is how long a server that died still counts as a member, in seconds.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
+	"github.com/sandlot-io/sandlot/pkg/store/reencryption"
 )
 
 // newRewriter returns what encrypts anew what is stored, or nil where nothing says how

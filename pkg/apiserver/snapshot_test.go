@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
+	"github.com/sandlot-io/sandlot/pkg/store/format"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
@@ -64,7 +64,7 @@ func Prepare(ctx context.Context, s Snapshot, scratch, prefix string, now time.T
 	if _, err := store.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
 		return Prepared{}, fmt.Errorf("disarming alarms: %w", err)
 	}
-	if err := storeformat.Check(ctx, store, prefix, version.Get()); err != nil {
+	if err := format.Check(ctx, store, prefix, version.Get()); err != nil {
 		return Prepared{}, err
 	}
 	read, err := transformers(ctx, s.EncryptionConfig)

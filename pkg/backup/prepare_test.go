@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
+	"github.com/sandlot-io/sandlot/pkg/store/format"
 )
 
 // TestPrepare: what a store is restored from has no sandbox in a pool and all others, and a
@@ -173,14 +173,14 @@ func TestPrefix(t *testing.T) {
 func TestTooNew(t *testing.T) {
 	s := newStore(t, "")
 	s.fill(t, 1, 1)
-	record := fmt.Sprintf(`{"format":%d,"version":"v9"}`, storeformat.Reads+1)
-	if _, err := s.Put(t.Context(), storeformat.Key(DefaultPrefix), record); err != nil {
+	record := fmt.Sprintf(`{"format":%d,"version":"v9"}`, format.Reads+1)
+	if _, err := s.Put(t.Context(), format.Key(DefaultPrefix), record); err != nil {
 		t.Fatal(err)
 	}
 	target := folder(t.TempDir())
 	taker, _ := taker(t, s, target)
 	_, err := Prepare(t.Context(), fetch(t, target, take(t, taker)).Snapshot(), t.TempDir(), DefaultPrefix, start)
-	if !errors.As(err, new(*storeformat.TooNewError)) {
+	if !errors.As(err, new(*format.TooNewError)) {
 		t.Errorf("Prepare: %v", err)
 	}
 }

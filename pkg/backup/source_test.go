@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
 )
 
 // TestAPIServer: an API server says of a snapshot which revision it has at least, and one of

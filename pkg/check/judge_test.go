@@ -21,8 +21,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
 	"github.com/sandlot-io/sandlot/pkg/findings"
+	"github.com/sandlot-io/sandlot/pkg/install/dryrunpolicy"
 )
 
 // told is what of findings a test compares: the level and a part of the message.

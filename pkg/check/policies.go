@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
 	"github.com/sandlot-io/sandlot/pkg/findings"
+	"github.com/sandlot-io/sandlot/pkg/install/dryrunpolicy"
 )
 
 // Policies of the install, beside that of dry runs.

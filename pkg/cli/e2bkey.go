@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 )
 
 // e2bKeyOptions are what the command line says about API keys of the E2B API.
@@ -28,12 +28,12 @@ func newE2BKeyCommand(c *connection) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	command.PersistentFlags().StringVar(&o.keysNamespace, "keys-namespace", keys.DefaultNamespace, "The namespace of the Secrets of keys.")
+	command.PersistentFlags().StringVar(&o.keysNamespace, "keys-namespace", apikeys.DefaultNamespace, "The namespace of the Secrets of keys.")
 	command.AddCommand(newE2BKeyCreateCommand(o), newE2BKeyListCommand(o), newE2BKeyRevokeCommand(o))
 	return command
 }
 
 // keys are the keys on the server of a session, each of which is read when it is asked for.
-func (o *e2bKeyOptions) keys(s *session) *keys.Keys {
-	return keys.New(keys.NewSecrets(s.kube.CoreV1(), o.keysNamespace, clock.RealClock{}))
+func (o *e2bKeyOptions) keys(s *session) *apikeys.Keys {
+	return apikeys.New(apikeys.NewSecrets(s.kube.CoreV1(), o.keysNamespace, clock.RealClock{}))
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 )
 
 // e2bKeyCreateOptions are what the command line says about a new key.
@@ -34,8 +34,8 @@ func newE2BKeyCreateCommand(all *e2bKeyOptions) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(o.name) == 0 || len(o.name) > keys.MaxName {
-				return fmt.Errorf("say with --name, in at most %d bytes, what the key is for", keys.MaxName)
+			if len(o.name) == 0 || len(o.name) > apikeys.MaxName {
+				return fmt.Errorf("say with --name, in at most %d bytes, what the key is for", apikeys.MaxName)
 			}
 			return o.run(cmd.Context())
 		},
@@ -53,7 +53,7 @@ func (o *e2bKeyCreateOptions) run(ctx context.Context) error {
 	if err := s.checkTeam(ctx); err != nil {
 		return err
 	}
-	record, text, err := o.keys(s).Issue(ctx, keys.Request{Team: s.namespace, Name: o.name})
+	record, text, err := o.keys(s).Issue(ctx, apikeys.Request{Team: s.namespace, Name: o.name})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: API keys are kept in namespace %s, which an install of sandlot-gateway makes (--keys-namespace is another one)", err, o.keysNamespace)
 	}

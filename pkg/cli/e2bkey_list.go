@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 )
 
 // e2bKeyListOptions are what the command line says about a list of keys.
@@ -52,7 +52,7 @@ func (o *e2bKeyListOptions) run(ctx context.Context) error {
 }
 
 // keyTable is keys for people.
-func keyTable(records []keys.Record) *metav1.Table {
+func keyTable(records []apikeys.Record) *metav1.Table {
 	columns := []column{{name: "ID"}, {name: "Name"}, {name: "Created"}, {name: "By"}}
 	var rows [][]string
 	for _, record := range records {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 )
 
 func newE2BKeyRevokeCommand(o *e2bKeyOptions) *cobra.Command {
@@ -24,7 +24,7 @@ func newE2BKeyRevokeCommand(o *e2bKeyOptions) *cobra.Command {
 		ValidArgsFunction: o.first(o.completeKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// What was given is not repeated: it may be a key.
-			if len(args) != 1 || !keys.IsID(args[0]) {
+			if len(args) != 1 || !apikeys.IsID(args[0]) {
 				return errors.New("revoke takes the id of an API key: 16 digits of 0 to 9 and a to f, as list shows it and as the key has behind e2b_")
 			}
 			return o.revoke(cmd.Context(), args[0])
@@ -40,7 +40,7 @@ func (o *e2bKeyOptions) revoke(ctx context.Context, id string) error {
 		return err
 	}
 	gone, err := o.keys(s).Revoke(ctx, s.namespace, id)
-	if errors.Is(err, keys.ErrNotFound) {
+	if errors.Is(err, apikeys.ErrNotFound) {
 		return fmt.Errorf("team %s has no API key %s", s.namespace, id)
 	}
 	for _, record := range gone {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 )
 
 func TestOutcome(t *testing.T) {
@@ -149,7 +149,7 @@ func TestPools(t *testing.T) {
 
 func TestKeyTable(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	records := []keys.Record{{ID: "0123456789abcdef", Name: "ci", CreatedAt: at}, {ID: "fedcba9876543210", Name: "\x1b[31mred", CreatedAt: at, CreatedBy: "0123456789abcdef"}}
+	records := []apikeys.Record{{ID: "0123456789abcdef", Name: "ci", CreatedAt: at}, {ID: "fedcba9876543210", Name: "\x1b[31mred", CreatedAt: at, CreatedBy: "0123456789abcdef"}}
 	want := "" +
 		"ID NAME CREATED BY\n" +
 		"0123456789abcdef ci 2026-01-02T03:04:05Z <none>\n" +

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/sandlot-io/sandlot/pkg/certificates"
+	"github.com/sandlot-io/sandlot/pkg/install/certificates"
 	"github.com/sandlot-io/sandlot/pkg/tokens"
 )
 

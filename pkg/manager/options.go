@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/sandlot-io/sandlot/pkg/certificates"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
-	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/install/certificates"
+	"github.com/sandlot-io/sandlot/pkg/install/encryptionkeys"
 	"github.com/sandlot-io/sandlot/pkg/podnamespace"
 )
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/sandlot-io/sandlot/pkg/certificates"
-	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
-	"github.com/sandlot-io/sandlot/pkg/installobjects"
+	"github.com/sandlot-io/sandlot/pkg/install/certificates"
+	"github.com/sandlot-io/sandlot/pkg/install/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/install/secrets"
 )
 
 // run runs all managers of sandlot-controller-manager until the context ends or
@@ -51,7 +51,7 @@ func (o Options) keepers(cfg *rest.Config) (ctrl.Manager, error) {
 	if !o.ManageCertificates && !o.ManageEncryptionKeys {
 		return nil, nil
 	}
-	mgr, err := installobjects.NewManager(cfg, installobjects.ManagerOptions{
+	mgr, err := secrets.NewManager(cfg, secrets.ManagerOptions{
 		Namespace: o.Certificates.Namespace, LeaderElect: o.LeaderElect, LeaderElectionNamespace: o.LeaderElectionNamespace,
 	})
 	if err != nil {

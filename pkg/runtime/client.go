@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/sandlot-io/sandlot/pkg/share"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 // Bounds of the calls.
@@ -60,7 +60,7 @@ type Client struct {
 	options Options
 	http    *http.Client
 	// inits are the places of calls of /init but those in the background.
-	inits, background, mounts *share.Places
+	inits, background, mounts *fairness.Places
 }
 
 // New returns a Client.
@@ -68,8 +68,8 @@ func New(o Options) *Client {
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, initAttempt)
 	o.Calls = cmp.Or(o.Calls, initCalls)
 	c := &Client{
-		options: o, inits: share.New(o.Calls, o.Calls),
-		background: share.New(backgroundCalls, backgroundCalls), mounts: share.New(mountCalls, mountCalls),
+		options: o, inits: fairness.New(o.Calls, o.Calls),
+		background: fairness.New(backgroundCalls, backgroundCalls), mounts: fairness.New(mountCalls, mountCalls),
 	}
 	c.http = &http.Client{
 		Transport: &http.Transport{

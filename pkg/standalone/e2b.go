@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
@@ -38,11 +38,11 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 	if o.E2BAddress == "" {
 		return nil
 	}
-	kept, err := keys.OpenFile(dir, clock.RealClock{})
+	kept, err := apikeys.OpenFile(dir, clock.RealClock{})
 	if err != nil {
 		return err
 	}
-	known := keys.New(kept)
+	known := apikeys.New(kept)
 	gateway, err := server.New(server.Config{
 		Options: o.E2B, Client: finishing(api.LoopbackClientConfig()), Keys: known,
 		// Without a cluster nobody else may do anything.
@@ -85,7 +85,7 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 
 // keyOf returns the API key that the file keeps from run to run, for its user alone, and
 // makes it if there is none or it was revoked.
-func keyOf(ctx context.Context, known *keys.Keys, file string) (string, error) {
+func keyOf(ctx context.Context, known *apikeys.Keys, file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("E2B API key: %w", err)
@@ -95,11 +95,11 @@ func keyOf(ctx context.Context, known *keys.Keys, file string) (string, error) {
 		if err == nil {
 			return raw, nil
 		}
-		if !errors.Is(err, keys.ErrUnknownKey) {
+		if !errors.Is(err, apikeys.ErrUnknownKey) {
 			return "", fmt.Errorf("E2B API key: %w", err)
 		}
 	}
-	_, raw, err := known.Issue(ctx, keys.Request{Team: e2bTeam, Name: "sandlot up"})
+	_, raw, err := known.Issue(ctx, apikeys.Request{Team: e2bTeam, Name: "sandlot up"})
 	if err != nil {
 		return "", fmt.Errorf("E2B API key: %w", err)
 	}

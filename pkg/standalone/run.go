@@ -22,9 +22,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/datadir"
-	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
 	"github.com/sandlot-io/sandlot/pkg/manager"
+	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 )
 
 const (

@@ -22,9 +22,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/findings"
+	"github.com/sandlot-io/sandlot/pkg/store/format"
 	"github.com/sandlot-io/sandlot/pkg/storecheck/invariants"
 )
 
@@ -69,7 +69,7 @@ func (r *reader) read(ctx context.Context, begin string, pair *mvccpb.KeyValue) 
 		r.object(ctx, key, parts[1], parts[2], parts[3], pair.Value)
 	case parts[0] == storekeys.RuntimeKey && len(parts) == 1:
 		r.runtimeKey(ctx, key, pair.Value)
-	case (parts[0] == storekeys.Encryption || parts[0] == storeformat.Name) && len(parts) == 1: // no objects, and nothing secret
+	case (parts[0] == storekeys.Encryption || parts[0] == format.Name) && len(parts) == 1: // no objects, and nothing secret
 	case parts[0] == storekeys.Servers && len(parts) == 2, parts[0] == storekeys.Guards && len(parts) == 3:
 		if pair.Lease == 0 {
 			r.found(findings.Finding{

@@ -18,8 +18,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
-	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
+	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 

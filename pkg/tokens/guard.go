@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
-	"github.com/sandlot-io/sandlot/pkg/share"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 const (
@@ -60,7 +60,7 @@ type Guard struct {
 	known *cache.LRUExpireCache
 
 	// reviews are the places of reviews.
-	reviews *share.Sources
+	reviews *fairness.Sources
 
 	mu      sync.Mutex
 	sources *lru.Cache // of *source by share.Source
@@ -99,7 +99,7 @@ func NewGuard(acceptedTTL time.Duration, c clock.Clock) *Guard {
 		acceptedTTL: acceptedTTL,
 		clock:       c,
 		known:       cache.NewLRUExpireCacheWithClock(maxKnown, c),
-		reviews:     share.NewSources(maxAtOnce, maxAtOnceOfSource),
+		reviews:     fairness.NewSources(maxAtOnce, maxAtOnceOfSource),
 		sources:     lru.New(maxSources),
 	}
 }
@@ -129,7 +129,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		accepted, known := g.known.Get(presented)
 		if known {
 			a.rejected = accepted == false
-		} else if a.end = g.begin(share.Source(req.RemoteAddr), presented); a.end == nil {
+		} else if a.end = g.begin(fairness.Source(req.RemoteAddr), presented); a.end == nil {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "Too many requests with tokens that are not known, please try again later.", http.StatusTooManyRequests)
 			return

@@ -17,8 +17,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // A sandbox of a pool is stored with a reference to the template of the pool. In the API of
@@ -198,7 +198,7 @@ func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 
 // sandboxREST serves sandboxes with the templates that they refer to.
 type sandboxREST struct {
-	*rights.REST
+	*accesscheck.REST
 	templates *podTemplates
 }
 

@@ -16,9 +16,9 @@ import (
 	extensions "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
-	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
+	"github.com/sandlot-io/sandlot/registry/agentsandbox/conversion"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
 )
@@ -59,7 +59,7 @@ func (p Provider) addClaims(to map[string]rest.Storage) error {
 	if err != nil {
 		return err
 	}
-	o := cohabit.Options{Scheme: p.Scheme, Words: claimWords, Table: newClaimTable(clock.RealClock{})}
+	o := conversion.Options{Scheme: p.Scheme, Words: claimWords, Table: newClaimTable(clock.RealClock{})}
 	served, err := serve(stored.REST, o)
 	if err != nil {
 		return err
@@ -71,11 +71,11 @@ func (p Provider) addClaims(to map[string]rest.Storage) error {
 }
 
 func (p Provider) addTemplates(to map[string]rest.Storage) error {
-	stored, err := storedAs[*rights.REST](p.Stored, "sandboxtemplates")
+	stored, err := storedAs[*accesscheck.REST](p.Stored, "sandboxtemplates")
 	if err != nil {
 		return err
 	}
-	served, err := serve(stored.REST, cohabit.Options{Scheme: p.Scheme, Words: templateWords, Table: newTemplateTable(clock.RealClock{})})
+	served, err := serve(stored.REST, conversion.Options{Scheme: p.Scheme, Words: templateWords, Table: newTemplateTable(clock.RealClock{})})
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (p Provider) addWarmPools(to map[string]rest.Storage) error {
 	if err != nil {
 		return err
 	}
-	o := cohabit.Options{Scheme: p.Scheme, Words: warmPoolWords, Table: newWarmPoolTable(clock.RealClock{}), Check: checkWarmPool}
+	o := conversion.Options{Scheme: p.Scheme, Words: warmPoolWords, Table: newWarmPoolTable(clock.RealClock{}), Check: checkWarmPool}
 	served, err := serve(stored, o)
 	if err != nil {
 		return err
@@ -111,11 +111,11 @@ type warmPoolREST struct{ *base.REST }
 func (warmPoolREST) NewList() runtime.Object { return &extensions.SandboxWarmPoolList{} }
 
 func (p Provider) addSandboxes(to map[string]rest.Storage) error {
-	stored, err := storedAs[*rights.REST](p.Stored, "sandboxes")
+	stored, err := storedAs[*accesscheck.REST](p.Stored, "sandboxes")
 	if err != nil {
 		return err
 	}
-	o := cohabit.Options{Scheme: p.Scheme, Words: sandboxWords, Table: newSandboxTable(clock.RealClock{}, p.Scheme)}
+	o := conversion.Options{Scheme: p.Scheme, Words: sandboxWords, Table: newSandboxTable(clock.RealClock{}, p.Scheme)}
 	served, err := serve(stored.REST, o)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (p Provider) addSandboxes(to map[string]rest.Storage) error {
 	return nil
 }
 
-func (p Provider) addStatus(to map[string]rest.Storage, resource, stored string, o cohabit.Options) error {
+func (p Provider) addStatus(to map[string]rest.Storage, resource, stored string, o conversion.Options) error {
 	served, err := p.status(stored, o)
 	if err != nil {
 		return err
@@ -145,18 +145,18 @@ func (p Provider) addStatus(to map[string]rest.Storage, resource, stored string,
 }
 
 // status returns the status subresource of what is stored as a resource.
-func (p Provider) status(stored string, o cohabit.Options) (*base.StatusREST, error) {
+func (p Provider) status(stored string, o conversion.Options) (*base.StatusREST, error) {
 	status, err := storedAs[*base.StatusREST](p.Stored, stored+"/status")
 	if err != nil {
 		return nil, err
 	}
 	o.Check = nil // it is of the spec
-	return cohabit.NewStatusREST(status, o)
+	return conversion.NewStatusREST(status, o)
 }
 
 // serve returns a main resource as the second group serves it.
-func serve(stored *base.REST, o cohabit.Options) (*base.REST, error) {
-	store, err := cohabit.NewStore(stored.Store, o)
+func serve(stored *base.REST, o conversion.Options) (*base.REST, error) {
+	store, err := conversion.NewStore(stored.Store, o)
 	if err != nil {
 		return nil, err
 	}

@@ -12,29 +12,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
+	"github.com/sandlot-io/sandlot/registry/agentsandbox/conversion"
 )
 
 var (
-	claimWords = &cohabit.Words{
+	claimWords = &conversion.Words{
 		Resource:  schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxclaims"},
 		Singular:  schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxclaim"},
 		ShortName: "sandboxclaim",
 		Fields:    map[string]string{"spec.warmPool": "spec.warmpool", "spec.templateName": "spec.warmPoolRef.name"},
 	}
-	templateWords = &cohabit.Words{
+	templateWords = &conversion.Words{
 		Resource:  schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxtemplates"},
 		Singular:  schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxtemplate"},
 		ShortName: "sandboxtemplate",
 		Fields:    map[string]string{"spec.template": "spec.podTemplate"},
 	}
-	warmPoolWords = &cohabit.Words{
+	warmPoolWords = &conversion.Words{
 		Resource:  schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxwarmpools"},
 		Singular:  schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxwarmpool"},
 		ShortName: "swp",
 		Fields:    map[string]string{"spec.templateRef": "spec.sandboxTemplateRef", "status.availableReplicas": "status.readyReplicas"},
 	}
-	sandboxWords = &cohabit.Words{
+	sandboxWords = &conversion.Words{
 		Resource:  schema.GroupResource{Group: v1alpha1.AgentsGroup, Resource: "sandboxes"},
 		Singular:  schema.GroupResource{Group: v1alpha1.AgentsGroup, Resource: "sandbox"},
 		ShortName: "sandbox",

@@ -19,8 +19,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -50,7 +50,7 @@ type Worker struct {
 	// change changes a sandbox as it is in the store.
 	change Change
 	clock  clock.PassiveClock
-	turns  *share.Places
+	turns  *fairness.Places
 
 	mu sync.Mutex
 	// ctx is nil before Run.
@@ -98,7 +98,7 @@ var ErrObsolete = errors.New("the sandbox is gone, or does not wait for its agen
 
 // NewWorker returns a Worker that writes by change.
 func NewWorker(setup *Setup, change Change, clk clock.PassiveClock) *Worker {
-	return &Worker{setup: setup, change: change, clock: clk, turns: share.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
+	return &Worker{setup: setup, change: change, clock: clk, turns: fairness.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.

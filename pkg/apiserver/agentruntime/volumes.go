@@ -21,8 +21,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -55,7 +55,7 @@ type Volumes struct {
 	// known are the volumes that a namespace may mount, and absent those that it may not,
 	// for whatever reason: no namespace learns from the time of an answer what others have.
 	known, absent *cache.LRUExpireCache
-	reads         *share.Places
+	reads         *fairness.Places
 }
 
 // VolumesGetter reads PersistentVolumes, and the claims that hold them.
@@ -68,7 +68,7 @@ type VolumesGetter interface {
 func NewVolumes(client VolumesGetter) *Volumes {
 	return &Volumes{
 		client: client, known: cache.NewLRUExpireCache(knownVolumes), absent: cache.NewLRUExpireCache(knownVolumes),
-		reads: share.New(readsAtOnce, readsAtOnce),
+		reads: fairness.New(readsAtOnce, readsAtOnce),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/client/v3/snapshot"
 	"go.uber.org/zap"
 
-	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
+	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 )
 
 // startEmbedded starts an embedded etcd with a quota of 32 MiB on a folder. stop stops it.

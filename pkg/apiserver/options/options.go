@@ -23,7 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
+	"github.com/sandlot-io/sandlot/pkg/install/dryrunpolicy"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
+	"github.com/sandlot-io/sandlot/pkg/install/dryrunpolicy"
 )
 
 const ownUser = "system:serviceaccount:anywhere:sandlot-apiserver"

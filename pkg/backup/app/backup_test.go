@@ -15,9 +15,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
 	"github.com/sandlot-io/sandlot/pkg/backup/app"
 	"github.com/sandlot-io/sandlot/pkg/cli"
+	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
 )
 
 // TestBackupOfBreach: a store that breaks an invariant is backed up, and the program ends with the

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
-	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
+	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/keystest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
@@ -36,7 +36,7 @@ func TestE2BKeys(t *testing.T) {
 	replica := e2bReplica(t, ns, clock.RealClock{}, "get", "list", "watch", "create", "delete")
 	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	watcher := e2bReplica(t, ns, clk, "list", "watch")
-	a, b := keys.New(replica), keys.New(watcher)
+	a, b := apikeys.New(replica), apikeys.New(watcher)
 	believes := func(ctx context.Context, text string, want error) error {
 		if caller, err := b.Authenticate(ctx, text); !errors.Is(err, want) {
 			return fmt.Errorf("the other replica says %+v, %w, want %w", caller, err, want)
@@ -45,19 +45,19 @@ func TestE2BKeys(t *testing.T) {
 	}
 
 	keystest.Contract(t, replica, "contract-a", "contract-b")
-	keystest.Contract(t, keys.NewSecrets(admin(t).kube.CoreV1(), ns, clock.RealClock{}), "contract-c", "contract-d") // as the plugin, without a watch
+	keystest.Contract(t, apikeys.NewSecrets(admin(t).kube.CoreV1(), ns, clock.RealClock{}), "contract-c", "contract-d") // as the plugin, without a watch
 
-	root, rootText, err := a.Issue(t.Context(), keys.Request{Team: "team", Name: "root"})
+	root, rootText, err := a.Issue(t.Context(), apikeys.Request{Team: "team", Name: "root"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Any replica knows it at once: the first from its memory, another reads it.
-	for _, backend := range []keys.Backend{replica, e2bReplica(t, ns, clock.RealClock{}, "get", "list", "watch")} {
-		if caller, err := keys.New(backend).Authenticate(t.Context(), rootText); err != nil || caller.KeyID != root.ID {
+	for _, backend := range []apikeys.Backend{replica, e2bReplica(t, ns, clock.RealClock{}, "get", "list", "watch")} {
+		if caller, err := apikeys.New(backend).Authenticate(t.Context(), rootText); err != nil || caller.KeyID != root.ID {
 			t.Errorf("a new key is %+v, %v", caller, err)
 		}
 	}
-	child, childText, err := a.Issue(t.Context(), keys.Request{Team: "team", Name: "child", By: &keys.Caller{Team: "team", KeyID: root.ID}})
+	child, childText, err := a.Issue(t.Context(), apikeys.Request{Team: "team", Name: "child", By: &apikeys.Caller{Team: "team", KeyID: root.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestE2BKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all := fmt.Sprintf("%s", secret.Data); secret.Type != keys.SecretType || secret.Immutable == nil || !*secret.Immutable || strings.Contains(all, childText[20:36]) {
+	if all := fmt.Sprintf("%s", secret.Data); secret.Type != apikeys.SecretType || secret.Immutable == nil || !*secret.Immutable || strings.Contains(all, childText[20:36]) {
 		t.Errorf("its Secret is of type %s, immutable %v", secret.Type, secret.Immutable)
 	}
 
@@ -88,7 +88,7 @@ func TestE2BKeys(t *testing.T) {
 		t.Fatalf("revoked %+v, %v", gone, err)
 	}
 	for _, text := range []string{rootText, childText} {
-		if _, err := a.Authenticate(t.Context(), text); !errors.Is(err, keys.ErrUnknownKey) {
+		if _, err := a.Authenticate(t.Context(), text); !errors.Is(err, apikeys.ErrUnknownKey) {
 			t.Errorf("a revoked key, where it was revoked: %v", err)
 		}
 		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
@@ -102,7 +102,7 @@ func TestE2BKeys(t *testing.T) {
 
 // e2bReplica runs what a replica of the gateway knows of keys, with some rights on Secrets,
 // and waits until it has listed them.
-func e2bReplica(t *testing.T, ns string, clk clock.PassiveClock, verbs ...string) *keys.Secrets {
+func e2bReplica(t *testing.T, ns string, clk clock.PassiveClock, verbs ...string) *apikeys.Secrets {
 	t.Helper()
 	user := fmt.Sprintf("%s-%s", uniqueUser(t, "gateway"), strings.Join(verbs, "-"))
 	uniqueRole(t, ns, user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs})
@@ -111,7 +111,7 @@ func e2bReplica(t *testing.T, ns string, clk clock.PassiveClock, verbs ...string
 		_, err := c.kube.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
-	s := keys.NewSecrets(c.kube.CoreV1(), ns, clk)
+	s := apikeys.NewSecrets(c.kube.CoreV1(), ns, clk)
 	ctx, cancel := context.WithCancel(context.Background()) // that of the test ends before its cleanups
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(ctx) })
@@ -158,12 +158,12 @@ func TestE2BKeyPlugin(t *testing.T) {
 	if err != nil || !whole || strings.Contains(stderr, text[20:]) {
 		t.Fatalf("created %d bytes, %v: %s", len(stdout), err, stderr)
 	}
-	k := keys.New(keys.NewSecrets(c.kube.CoreV1(), ns, clock.RealClock{}))
+	k := apikeys.New(apikeys.NewSecrets(c.kube.CoreV1(), ns, clock.RealClock{}))
 	caller, err := k.Authenticate(t.Context(), text)
 	if err != nil || caller.Team != ns || caller.KeyName != "ci" {
 		t.Fatalf("the key is %+v, %v", caller, err)
 	}
-	child, _, err := k.Issue(t.Context(), keys.Request{Team: ns, Name: "child", By: &caller})
+	child, _, err := k.Issue(t.Context(), apikeys.Request{Team: ns, Name: "child", By: &caller})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -92,11 +92,11 @@ func issue(t *testing.T, dir, team string) string {
 	if err != nil || folder == "" {
 		t.Fatalf("there is no file of API keys in %s: %v", dir, err)
 	}
-	file, err := keys.OpenFile(folder, clock.RealClock{})
+	file, err := apikeys.OpenFile(folder, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, key, err := keys.New(file).Issue(t.Context(), keys.Request{Team: team, Name: "test"})
+	_, key, err := apikeys.New(file).Issue(t.Context(), apikeys.Request{Team: team, Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

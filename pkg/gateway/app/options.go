@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		Options: server.NewOptions(), BindAddress: net.IPv4zero, SecurePort: 8443,
-		MetricsBindAddress: ":8080", HealthProbeBindAddress: ":8081", KeysNamespace: keys.DefaultNamespace,
+		MetricsBindAddress: ":8080", HealthProbeBindAddress: ":8081", KeysNamespace: apikeys.DefaultNamespace,
 		KubeAPIQPS: 1000, KubeAPIBurst: 2000,
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
@@ -40,9 +40,9 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("client of the cluster: %w", err)
 	}
-	secrets := keys.NewSecrets(client.CoreV1(), o.KeysNamespace, clock.RealClock{})
+	secrets := apikeys.NewSecrets(client.CoreV1(), o.KeysNamespace, clock.RealClock{})
 	registerMetrics()
-	gateway, err := server.New(server.Config{Options: o.Options, Client: config, Keys: keys.New(secrets), Source: secrets})
+	gateway, err := server.New(server.Config{Options: o.Options, Client: config, Keys: apikeys.New(secrets), Source: secrets})
 	if err != nil {
 		return err
 	}

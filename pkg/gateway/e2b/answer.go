@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/client"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -170,7 +170,7 @@ func internal(r *http.Request, err error) error {
 
 func fromKeys(r *http.Request, err error) error {
 	switch {
-	case errors.Is(err, keys.ErrUnknownKey):
+	case errors.Is(err, apikeys.ErrUnknownKey):
 		return &Error{Code: http.StatusUnauthorized, Message: "the API key is not known"}
 	case r.Context().Err() != nil:
 		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up"}

@@ -13,10 +13,10 @@ import (
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // Prefix is where OpenKruise Agents serves the same API once more.
@@ -24,10 +24,10 @@ const Prefix = "/kruise/api"
 
 // Keys knows the API keys.
 type Keys interface {
-	Authenticate(ctx context.Context, raw string) (keys.Caller, error)
-	Issue(ctx context.Context, request keys.Request) (keys.Record, string, error)
-	List(ctx context.Context, team string) ([]keys.Record, error)
-	Delete(ctx context.Context, caller keys.Caller, id string) error
+	Authenticate(ctx context.Context, raw string) (apikeys.Caller, error)
+	Issue(ctx context.Context, request apikeys.Request) (apikeys.Record, string, error)
+	List(ctx context.Context, team string) ([]apikeys.Record, error)
+	Delete(ctx context.Context, caller apikeys.Caller, id string) error
 }
 
 // Options are what an API is made with.
@@ -35,7 +35,7 @@ type Options struct {
 	// Keys knows the API keys.
 	Keys Keys
 	// Allow reports whether a key may make a request now, or else when.
-	Allow func(caller keys.Caller) (ok bool, retryAfter time.Duration)
+	Allow func(caller apikeys.Caller) (ok bool, retryAfter time.Duration)
 	// Clients returns the client that acts for a team.
 	Clients func(team string) (versioned.Interface, error)
 	// Limits bound what requests ask for.
@@ -61,10 +61,10 @@ type API struct {
 	Options
 	// places limits all requests, lists those that read lists, and waits those that wait for a
 	// sandbox. A request that waits has given back its place in places.
-	places, lists, waits *share.Places
+	places, lists, waits *fairness.Places
 	// large has the places of answers of the API server that are large. Teams share them, and
 	// wait for them.
-	large *share.Places
+	large *fairness.Places
 
 	mux *http.ServeMux
 	// readTimeout is readTimeout, but for tests.
@@ -74,8 +74,8 @@ type API struct {
 // New returns an API.
 func New(options Options) *API {
 	a := &API{
-		Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam),
-		waits: share.New(options.MaxInFlight, options.MaxInFlight), large: share.New(largeAtOnce, largeAtOnce),
+		Options: options, places: fairness.New(options.MaxInFlight, options.MaxInFlight), lists: fairness.New(listsAtOnce, listsPerTeam),
+		waits: fairness.New(options.MaxInFlight, options.MaxInFlight), large: fairness.New(largeAtOnce, largeAtOnce),
 		mux: http.NewServeMux(), readTimeout: readTimeout,
 	}
 	for _, route := range Routes() {
@@ -133,7 +133,7 @@ func withPath(r *http.Request, path string) *http.Request {
 // handler authenticates and bounds what a route does.
 func (a *API) handler(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var caller keys.Caller
+		var caller apikeys.Caller
 		if !route.keyless {
 			var err error
 			if caller, err = a.caller(r); err != nil {
@@ -169,17 +169,17 @@ func (a *API) handler(route Route) http.Handler {
 }
 
 // caller returns whose key a request has, if it may be served now.
-func (a *API) caller(r *http.Request) (keys.Caller, error) {
+func (a *API) caller(r *http.Request) (apikeys.Caller, error) {
 	raw := r.Header.Values("X-Api-Key")
 	if len(raw) != 1 || raw[0] == "" {
-		return keys.Caller{}, &Error{Code: http.StatusUnauthorized, Message: "the header X-API-Key must have one API key"}
+		return apikeys.Caller{}, &Error{Code: http.StatusUnauthorized, Message: "the header X-API-Key must have one API key"}
 	}
 	caller, err := a.Keys.Authenticate(r.Context(), raw[0])
 	if err != nil {
-		return keys.Caller{}, fromKeys(r, err)
+		return apikeys.Caller{}, fromKeys(r, err)
 	}
 	if ok, after := a.Allow(caller); !ok {
-		return keys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
+		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
 	}
 	return caller, nil
 }

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -271,7 +271,7 @@ func TestAPI(t *testing.T) {
 		if got := slices.Compact(ids); len(got) != 1 || got[0] == "" {
 			t.Errorf("eight at once made %v", got)
 		}
-		_, mine, err := w.keys.Issue(t.Context(), keys.Request{Team: "team-a", Name: "second"})
+		_, mine, err := w.keys.Issue(t.Context(), apikeys.Request{Team: "team-a", Name: "second"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -435,7 +435,7 @@ func TestClaimGoesWithItsSandbox(t *testing.T) {
 // all places.
 func TestRates(t *testing.T) {
 	w := newWorld(t, func(o *e2b.Options) {
-		o.Allow = func(c keys.Caller) (bool, time.Duration) { return c.Team != "greedy", 1500 * time.Millisecond }
+		o.Allow = func(c apikeys.Caller) (bool, time.Duration) { return c.Team != "greedy", 1500 * time.Millisecond }
 		o.AllowKeys = false
 	})
 	a := w.want(http.StatusTooManyRequests, w.key("greedy"), "GET", "/v2/sandboxes", "", "")

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -30,7 +30,7 @@ type call struct {
 	api    *API
 	w      http.ResponseWriter
 	r      *http.Request
-	caller keys.Caller
+	caller apikeys.Caller
 	// agents acts for the team.
 	agents typed.AgentsV1alpha1Interface
 	// release gives back the place of the request. It may be called before the request ends,

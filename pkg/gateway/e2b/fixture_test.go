@@ -25,9 +25,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -39,7 +39,7 @@ import (
 type world struct {
 	*testing.T
 	server   *testutil.Server
-	keys     *keys.Keys
+	keys     *apikeys.Keys
 	url      string
 	api      *e2b.API
 	clients  func(team string) (versioned.Interface, error)
@@ -74,11 +74,11 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 		}
 	})
 	t.Cleanup(stop)
-	kept, err := keys.OpenFile(t.TempDir(), clock.RealClock{})
+	kept, err := apikeys.OpenFile(t.TempDir(), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(*http.Request, int) error]{}, closed: &atomic.Pointer[func(*http.Request)]{}, stop: stop}
+	w := &world{T: t, server: server, keys: apikeys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(*http.Request, int) error]{}, closed: &atomic.Pointer[func(*http.Request)]{}, stop: stop}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -99,7 +99,7 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	})
 	options := e2b.Options{
 		Keys: w.keys, Clients: identity.New(config, user.SystemPrivilegedGroup).For,
-		Allow:  func(keys.Caller) (bool, time.Duration) { return true, 0 },
+		Allow:  func(apikeys.Caller) (bool, time.Duration) { return true, 0 },
 		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", Domain: "box.example", AllowKeys: true,
 		MaxInFlight: 100, Clock: clock.RealClock{},
 	}
@@ -151,7 +151,7 @@ func (b *watchedBody) Close() error {
 // key makes a key of a team.
 func (w *world) key(team string) string {
 	w.Helper()
-	_, raw, err := w.keys.Issue(w.Context(), keys.Request{Team: team, Name: "test"})
+	_, raw, err := w.keys.Issue(w.Context(), apikeys.Request{Team: team, Name: "test"})
 	if err != nil {
 		w.Fatal(err)
 	}

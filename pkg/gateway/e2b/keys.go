@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 )
 
 // team is a namespace in the words of the E2B API.
@@ -44,7 +44,7 @@ type apiKey struct {
 	LastUsed  *string `json:"lastUsed"`
 }
 
-func toKey(r *keys.Record) apiKey {
+func toKey(r *apikeys.Record) apiKey {
 	k := apiKey{
 		ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC().Format(time.RFC3339),
 		Mask: mask{Prefix: r.Mask.Prefix, ValueLength: r.Mask.ValueLength, MaskedValuePrefix: r.Mask.ValuePrefix, MaskedValueSuffix: r.Mask.ValueSuffix},
@@ -88,7 +88,7 @@ func (c *call) createKey() error {
 	if body.TeamName != "" && body.TeamName != c.caller.Team {
 		return &Error{Code: http.StatusForbidden, Message: "a key makes keys of its own team only"}
 	}
-	record, raw, err := c.api.Keys.Issue(c.r.Context(), keys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
+	record, raw, err := c.api.Keys.Issue(c.r.Context(), apikeys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
 	if err != nil {
 		return keyError(err)
 	}
@@ -108,15 +108,15 @@ func (c *call) deleteKey() error {
 
 func keyError(err error) error {
 	switch {
-	case errors.Is(err, keys.ErrNotFound):
+	case errors.Is(err, apikeys.ErrNotFound):
 		return &Error{Code: http.StatusNotFound, Message: "there is no such key of this team"}
-	case errors.Is(err, keys.ErrForbidden):
+	case errors.Is(err, apikeys.ErrForbidden):
 		return &Error{Code: http.StatusForbidden, Message: err.Error()}
-	case errors.Is(err, keys.ErrLimit):
+	case errors.Is(err, apikeys.ErrLimit):
 		return &Error{Code: http.StatusForbidden, Message: err.Error()}
-	case errors.Is(err, keys.ErrUnknownKey):
+	case errors.Is(err, apikeys.ErrUnknownKey):
 		return &Error{Code: http.StatusUnauthorized, Message: "the API key is not known"}
-	case errors.Is(err, keys.ErrInvalid):
+	case errors.Is(err, apikeys.ErrInvalid):
 		return &Error{Code: http.StatusBadRequest, Message: err.Error()}
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -281,7 +281,7 @@ func withoutPod(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 // alone. Errors are ErrPausedAgain, an *Error, or those of the cluster.
 func (a *API) Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID) error {
 	namespace, _, _ := v1alpha1.SplitE2BSandboxID(id)
-	c := &call{api: a, agents: agents, caller: keys.Caller{Team: namespace}}
+	c := &call{api: a, agents: agents, caller: apikeys.Caller{Team: namespace}}
 	read := func(ctx context.Context) (*v1alpha1.Sandbox, error) {
 		sb, err := c.sandboxNamed(ctx, name)
 		if err != nil {

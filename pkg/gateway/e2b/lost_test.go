@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -32,18 +32,18 @@ func newAPI(t *testing.T, handler http.HandlerFunc, wrap func(http.RoundTripper)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := keys.OpenFile(t.TempDir(), clock.RealClock{})
+	kept, err := apikeys.OpenFile(t.TempDir(), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := keys.New(kept)
-	_, key, err = all.Issue(t.Context(), keys.Request{Team: "team", Name: "test"})
+	all := apikeys.New(kept)
+	_, key, err = all.Issue(t.Context(), apikeys.Request{Team: "team", Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e2b.New(e2b.Options{
 		Keys: all, Clients: func(string) (versioned.Interface, error) { return client, nil },
-		Allow:  func(keys.Caller) (bool, time.Duration) { return true, 0 },
+		Allow:  func(apikeys.Caller) (bool, time.Duration) { return true, 0 },
 		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", MaxInFlight: 10, Clock: clock.RealClock{},
 	}), key
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2bsdk"
 )
 
@@ -23,8 +23,8 @@ import (
 type anyKey struct{ e2b.Keys }
 
 // Authenticate implements e2b.Keys.
-func (anyKey) Authenticate(context.Context, string) (keys.Caller, error) {
-	return keys.Caller{Team: "team"}, nil
+func (anyKey) Authenticate(context.Context, string) (apikeys.Caller, error) {
+	return apikeys.Caller{Team: "team"}, nil
 }
 
 // TestRoutesOfSDKs: each request that an SDK can make is served, or answered 501 with what
@@ -58,7 +58,7 @@ func TestRoutesOfSDKs(t *testing.T) {
 			served.HandleFunc(route.Method+" "+route.Path, func(http.ResponseWriter, *http.Request) {})
 		}
 	}
-	api := e2b.New(e2b.Options{Keys: anyKey{}, Allow: func(keys.Caller) (bool, time.Duration) { return true, 0 }, MaxInFlight: 1})
+	api := e2b.New(e2b.Options{Keys: anyKey{}, Allow: func(apikeys.Caller) (bool, time.Duration) { return true, 0 }, MaxInFlight: 1})
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
 	for sdk, routes := range all {
 		for _, route := range routes {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -48,22 +48,22 @@ type Limits struct {
 // Group reads by id within limits.
 type Group[T any] struct {
 	limits  Limits
-	waiting *share.Sources
+	waiting *fairness.Sources
 	reading chan struct{}
 	shared  flight.Group[T]
 
 	// missesOfAll is for all sources together.
 	missesOfAll *rate.Limiter
 	// misses are by source.
-	misses *share.Limiters
+	misses *fairness.Limiters
 }
 
 // New returns a group with limits.
 func New[T any](limits Limits) *Group[T] {
 	return &Group[T]{
-		limits: limits, waiting: share.NewSources(maxWaiting, maxWaitingOfSource), reading: make(chan struct{}, limits.AtOnce),
+		limits: limits, waiting: fairness.NewSources(maxWaiting, maxWaitingOfSource), reading: make(chan struct{}, limits.AtOnce),
 		missesOfAll: rate.NewLimiter(allSources*limits.MissesPerSecond, allSources*limits.Misses),
-		misses:      share.NewLimiters(maxSources, limits.MissesPerSecond, limits.Misses),
+		misses:      fairness.NewLimiters(maxSources, limits.MissesPerSecond, limits.Misses),
 	}
 }
 
@@ -112,7 +112,7 @@ type sourceKey struct{}
 
 // WithSource returns a context for the requests of a peer, whose address and port are given.
 func WithSource(ctx context.Context, peer string) context.Context {
-	return context.WithValue(ctx, sourceKey{}, share.Source(peer))
+	return context.WithValue(ctx, sourceKey{}, fairness.Source(peer))
 }
 
 // sourceOf returns the source of a request. Requests without one share one.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // problem is the body of an answer that is not the sandbox's.
@@ -60,7 +60,7 @@ func problemOf(err error, to destination) problem {
 		is.Code, is.Message, is.retryAfter = http.StatusServiceUnavailable, routes.ErrUnavailable.Error()+": try again", 1
 	case errors.Is(err, routes.ErrNotFound):
 		is.Message = "The sandbox was not found"
-	case errors.Is(err, road.ErrNotRunning), errors.Is(err, errNotResumed):
+	case errors.Is(err, sandboxproxy.ErrNotRunning), errors.Is(err, errNotResumed):
 		is.Message = "The sandbox is not running"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		is.Message = fmt.Sprintf("The sandbox is running but port %d is not open", to.port)
@@ -80,7 +80,7 @@ func RoadError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case a == nil:
 		problemOf(err, destination{}).write(w)
-	case a.again && errors.Is(err, road.ErrNotRunning) && !a.body.begun():
+	case a.again && errors.Is(err, sandboxproxy.ErrNotRunning) && !a.body.begun():
 		a.failed = err
 	default:
 		answer(w, r, err, a.to)

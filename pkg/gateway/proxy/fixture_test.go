@@ -22,7 +22,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
 )
 
@@ -83,7 +83,7 @@ func (w *world) Find(_ context.Context, id string) (routes.Route, error) {
 	return route, nil
 }
 
-func (w *world) Resolve(_ context.Context, target road.Target) (netip.Addr, error) {
+func (w *world) Resolve(_ context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if w.failure != nil {
@@ -93,7 +93,7 @@ func (w *world) Resolve(_ context.Context, target road.Target) (netip.Addr, erro
 		if w.refused != nil {
 			w.refused()
 		}
-		return netip.Addr{}, fmt.Errorf("%w: in the test", road.ErrNotRunning)
+		return netip.Addr{}, fmt.Errorf("%w: in the test", sandboxproxy.ErrNotRunning)
 	}
 	if target.Port == proxy.RuntimePort {
 		return netip.ParseAddr(w.runtime)

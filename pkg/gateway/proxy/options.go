@@ -12,10 +12,10 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
-	"github.com/sandlot-io/sandlot/pkg/share"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // RuntimePort is the port of the runtime in a sandbox, which checks access tokens itself.
@@ -36,15 +36,15 @@ type Table interface {
 	// Find returns what is known of an id.
 	Find(ctx context.Context, id string) (routes.Route, error)
 	// Resolve asks the cluster where a sandbox is.
-	Resolve(ctx context.Context, target road.Target) (netip.Addr, error)
+	Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error)
 }
 
 // Road leads to the sandboxes.
 type Road interface {
-	Forward(w http.ResponseWriter, r *http.Request, target road.Target)
+	Forward(w http.ResponseWriter, r *http.Request, target sandboxproxy.Target)
 }
 
-var _ Road = &road.Road{}
+var _ Road = &sandboxproxy.Road{}
 
 // Options are what a Proxy is made with.
 type Options struct {
@@ -75,9 +75,9 @@ type Options struct {
 // Proxy serves the requests that Match.
 type Proxy struct {
 	options   Options
-	teams     *share.Places
-	sandboxes *share.Places
-	resumes   *share.Places
+	teams     *fairness.Places
+	sandboxes *fairness.Places
+	resumes   *fairness.Places
 	waking    flight.Group[routes.Route]
 }
 
@@ -98,9 +98,9 @@ func New(options Options) *Proxy {
 	options.Domains = domains
 	return &Proxy{
 		options: options,
-		teams:   share.New(options.MaxRequests, options.PerTeam),
+		teams:   fairness.New(options.MaxRequests, options.PerTeam),
 		// The places of all sandboxes are bounded by those of teams.
-		sandboxes: share.New(3*options.MaxRequests, options.PerSandbox),
-		resumes:   share.New(options.MaxResumes, options.MaxResumes),
+		sandboxes: fairness.New(3*options.MaxRequests, options.PerSandbox),
+		resumes:   fairness.New(options.MaxResumes, options.MaxResumes),
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"net/http"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // maxAttempts is how often a request is sent on its way: the table may say for a moment that
@@ -44,13 +44,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if to.form == byHost {
-		w = road.HostOnlyCookies(w)
+		w = sandboxproxy.HostOnlyCookies(w)
 	} else {
-		w = road.IsolateResponse(w)
+		w = sandboxproxy.IsolateResponse(w)
 	}
 	w.Header().Add("Vary", headerSandboxID+", "+headerSandboxPort)
 	if to.form == byHeaders {
-		w = road.UncachedResponse(w)
+		w = sandboxproxy.UncachedResponse(w)
 	}
 	if route.Private && to.port != RuntimePort && isPreflight(r) {
 		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}
@@ -90,7 +90,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 				return err
 			}
 		}
-		target := road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
+		target := sandboxproxy.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
 		// Of any other state the cluster is asked for what is true now: another replica may
 		// have resumed the sandbox, and our table not know of it yet. The road alone would
 		// take connections that are kept, to a pod that is on its way out.

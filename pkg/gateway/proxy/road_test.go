@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // newRoad returns a road that lasts as long as the test.
-func newRoad(t testing.TB, resolve road.Resolve) *road.Road {
+func newRoad(t testing.TB, resolve sandboxproxy.Resolve) *sandboxproxy.Road {
 	t.Helper()
-	r := road.New(road.Options{Resolve: resolve, Error: proxy.RoadError})
+	r := sandboxproxy.New(sandboxproxy.Options{Resolve: resolve, Error: proxy.RoadError})
 	t.Cleanup(r.Close)
 	return r
 }

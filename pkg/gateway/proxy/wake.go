@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 const (
@@ -49,7 +49,7 @@ func (p *Proxy) wake(ctx context.Context, route routes.Route) (routes.Route, err
 // awaitRunning waits until a sandbox that was resumed runs. The cluster is asked too: the
 // table may be behind for longer than anybody waits.
 func (p *Proxy) awaitRunning(ctx context.Context, resumed routes.Route) (routes.Route, error) {
-	target := road.Target{Namespace: resumed.Namespace, Name: resumed.Name, UID: resumed.UID, Claim: resumed.Claim}
+	target := sandboxproxy.Target{Namespace: resumed.Namespace, Name: resumed.Name, UID: resumed.UID, Claim: resumed.Claim}
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		if _, err := p.options.Table.Resolve(ctx, target); err == nil {
 			resumed.State = routes.Running

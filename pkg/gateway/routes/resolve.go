@@ -17,13 +17,13 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // Resolve implements road.Resolve. It reads the sandbox from the API server, never from the
 // table. Those who ask about one sandbox at the same time share one answer. Errors wrap
 // road.ErrNotRunning or ErrUnavailable, or are that of ctx.
-func (t *Table) Resolve(ctx context.Context, target road.Target) (netip.Addr, error) {
+func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	key := target.Namespace + "/" + target.Name + "/" + string(target.UID) + "/" + target.Claim
 	came := clock.RealClock{}.Now()
 	var found resolved
@@ -48,7 +48,7 @@ type resolved struct {
 	asked   time.Time
 }
 
-func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, error) {
+func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	if err := t.wait(ctx, target.Namespace); err != nil {
@@ -57,18 +57,18 @@ func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, er
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return netip.Addr{}, fmt.Errorf("%w: it is gone", road.ErrNotRunning)
+		return netip.Addr{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Reading a sandbox failed", "sandbox", klog.KRef(target.Namespace, target.Name))
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case sandbox.UID != target.UID:
-		return netip.Addr{}, fmt.Errorf("%w: another sandbox has its name", road.ErrNotRunning)
+		return netip.Addr{}, fmt.Errorf("%w: another sandbox has its name", sandboxproxy.ErrNotRunning)
 	}
 	if id, ok := v1alpha1.IsE2B(sandbox); !ok || id != v1alpha1.E2BSandboxID(target.Namespace, target.Claim) {
-		return netip.Addr{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", road.ErrNotRunning, target.Claim)
+		return netip.Addr{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", sandboxproxy.ErrNotRunning, target.Claim)
 	}
 	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
-		return netip.Addr{}, fmt.Errorf("%w: it is %s", road.ErrNotRunning, state)
+		return netip.Addr{}, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
 	if err != nil {
@@ -101,7 +101,7 @@ func (t *Table) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, podaddress.ErrStale):
-		return fmt.Errorf("%w: %w", road.ErrNotRunning, err)
+		return fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
 	}
 	klog.FromContext(ctx).Error(err, "Failed to read the pod of a sandbox", "sandbox", klog.KObj(sandbox))
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -111,7 +111,7 @@ func (t *Table) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
 func (t *Table) usable(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%w: it has no address", road.ErrNotRunning)
+		return netip.Addr{}, fmt.Errorf("%w: it has no address", sandboxproxy.ErrNotRunning)
 	}
 	address = address.Unmap()
 	switch {
@@ -119,7 +119,7 @@ func (t *Table) usable(text string) (netip.Addr, error) {
 		return address, nil
 	case !address.IsGlobalUnicast() || address.Zone() != "":
 		// Loopback, link-local, multicast, broadcast and unspecified addresses.
-		return netip.Addr{}, fmt.Errorf("%w: %s is no address of a pod", road.ErrNotRunning, address)
+		return netip.Addr{}, fmt.Errorf("%w: %s is no address of a pod", sandboxproxy.ErrNotRunning, address)
 	}
 	return address, nil
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/podstest"
 )
 
-func targetOf(sandbox *v1alpha1.Sandbox) road.Target {
-	return road.Target{
+func targetOf(sandbox *v1alpha1.Sandbox) sandboxproxy.Target {
+	return sandboxproxy.Target{
 		Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, Claim: sandbox.Labels[v1alpha1.LabelClaimName], Port: 49983,
 	}
 }
@@ -39,9 +39,9 @@ func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
 			t.Errorf("got %v, %v; want %s", got, err, want)
 		}
 	}
-	refuses := func(of road.Target, why string) {
+	refuses := func(of sandboxproxy.Target, why string) {
 		t.Helper()
-		if got, err := table.Resolve(t.Context(), of); !errors.Is(err, road.ErrNotRunning) {
+		if got, err := table.Resolve(t.Context(), of); !errors.Is(err, sandboxproxy.ErrNotRunning) {
 			t.Errorf("%s: got %v, %v", why, got, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
 	} {
 		e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = address })
 		got, err := strict.Resolve(t.Context(), targetOf(sandbox))
-		if allowed != (err == nil) || (allowed && got.String() != address) || (!allowed && !errors.Is(err, road.ErrNotRunning)) {
+		if allowed != (err == nil) || (allowed && got.String() != address) || (!allowed && !errors.Is(err, sandboxproxy.ErrNotRunning)) {
 			t.Errorf("%q: got %v, %v", address, got, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestOnlySandboxesOfTheE2BAPIHaveAddresses(t *testing.T) {
 		t.Fatalf("%d sandboxes, %v", len(available.Items), err)
 	}
 	table := routes.New(server.Client, routes.Options{AllowLoopback: true})
-	if got, err := table.Resolve(t.Context(), targetOf(&available.Items[0])); !errors.Is(err, road.ErrNotRunning) {
+	if got, err := table.Resolve(t.Context(), targetOf(&available.Items[0])); !errors.Is(err, sandboxproxy.ErrNotRunning) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestAddressOfAnotherPod(t *testing.T) {
 	})
 	cluster := podstest.Start(t)
 	table := routes.New(server.Client, routes.Options{AllowLoopback: true, Pods: cluster.Client(t)})
-	if got, err := table.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, road.ErrNotRunning) {
+	if got, err := table.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, sandboxproxy.ErrNotRunning) {
 		t.Errorf("the pod is gone: got %v, %v", got, err)
 	}
 	cluster.Set(podstest.PodOf(sandbox))
@@ -139,7 +139,7 @@ func TestAnAPIServerThatHangs(t *testing.T) {
 	table := routes.New(client, routes.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	target := road.Target{Namespace: "team", Name: "box", UID: "uid", Claim: e2btest.Code(), Port: 80}
+	target := sandboxproxy.Target{Namespace: "team", Name: "box", UID: "uid", Claim: e2btest.Code(), Port: 80}
 	if _, err := table.Resolve(ctx, target); !errors.Is(err, routes.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
@@ -161,7 +161,7 @@ func TestATeamHasALimit(t *testing.T) {
 	}
 	other := targetOf(sandbox)
 	other.Namespace = "other"
-	if _, err := table.Resolve(t.Context(), other); !errors.Is(err, road.ErrNotRunning) { // it was asked for, and is not there
+	if _, err := table.Resolve(t.Context(), other); !errors.Is(err, sandboxproxy.ErrNotRunning) { // it was asked for, and is not there
 		t.Errorf("another team gets %v", err)
 	}
 }

@@ -16,10 +16,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -67,7 +67,7 @@ type Table struct {
 	lookups   *lookups.Group[Route]
 	addresses flight.Group[resolved]
 	// limits are how often the API server is asked about the sandboxes of each team.
-	limits *share.Limiters
+	limits *fairness.Limiters
 }
 
 // New returns a table that reads through client.
@@ -84,7 +84,7 @@ func New(client versioned.Interface, options Options) *Table {
 		verifier: podaddress.New(options.Pods),
 		store:    newStore(options.Clock), unknown: lru.New(maxUnknown),
 		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxReads, Misses: misses, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
-		limits:  share.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
+		limits:  fairness.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/sandlot-io/sandlot/pkg/share"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 // answerGrace is how long a connection is not closed for another after its last request was
@@ -51,8 +51,8 @@ func newConnections(maxOpen int) *connections {
 // admit returns a connection as one of these. Where there are too many, closed is the connection
 // that the caller has to close for it. ok is false if there is none that may be closed.
 func (c *connections) admit(conn net.Conn) (admitted, closed *limitedConn, ok bool) {
-	from := share.Source(conn.RemoteAddr().String())
-	admitted = &limitedConn{Conn: conn, all: c, source: from, site: share.Site(from), until: clock.RealClock{}.Now()}
+	from := fairness.Source(conn.RemoteAddr().String())
+	admitted = &limitedConn{Conn: conn, all: c, source: from, site: fairness.Site(from), until: clock.RealClock{}.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open >= c.maxOpen {

@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys/limit"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
-	"github.com/sandlot-io/sandlot/pkg/gateway/keys/limit"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // Config is what a gateway is made with.
@@ -37,7 +37,7 @@ type Config struct {
 	// cluster, which knows the groups of a ServiceAccount.
 	Groups []string
 	// Keys knows the API keys.
-	Keys *keys.Keys
+	Keys *apikeys.Keys
 	// Source learns of changes of the keys; nil where there are none by others.
 	Source KeySource
 }
@@ -54,7 +54,7 @@ type KeySource interface {
 type Gateway struct {
 	source      KeySource
 	table       *routes.Table
-	road        *road.Road
+	road        *sandboxproxy.Road
 	handler     http.Handler
 	connections *connections
 }
@@ -76,7 +76,7 @@ func New(c Config) (*Gateway, error) {
 	teams := identity.New(c.Client, c.Groups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
 	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst, Pods: pods})
-	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
+	way := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.RoadError})
 	var domain string
 	if len(c.Domains) > 0 {
 		domain = c.Domains[0]

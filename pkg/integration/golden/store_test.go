@@ -21,7 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/datadir"
-	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
+	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 

@@ -23,7 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
@@ -118,7 +118,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 }
 
 // ownersIn reads the owners of sandboxes and templates from the stores of sets and claims, as of now.
-func ownersIn(sets, claims *genericregistry.Store) rights.OwnerGetter {
+func ownersIn(sets, claims *genericregistry.Store) accesscheck.OwnerGetter {
 	stores := map[string]*genericregistry.Store{"SandboxSet": sets, "SandboxClaim": claims}
 	return func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error) {
 		store := stores[v1alpha1.OwnerKind(ref)]

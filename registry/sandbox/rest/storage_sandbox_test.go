@@ -18,9 +18,9 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -73,9 +73,9 @@ func TestNewStorage(t *testing.T) {
 
 	// What reads from the stores must see what is served.
 	for resource, got := range map[string]*genericregistry.Store{
-		"sandboxes":        storage["sandboxes"].(*rights.REST).Store,
+		"sandboxes":        storage["sandboxes"].(*accesscheck.REST).Store,
 		"sandboxsets":      storage["sandboxsets"].(*base.REST).Store,
-		"sandboxtemplates": storage["sandboxtemplates"].(*rights.REST).Store,
+		"sandboxtemplates": storage["sandboxtemplates"].(*accesscheck.REST).Store,
 	} {
 		want := map[string]*genericregistry.Store{
 			"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets, "sandboxtemplates": stores.SandboxTemplates,

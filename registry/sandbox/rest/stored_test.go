@@ -14,7 +14,7 @@ import (
 
 	extensionsv1beta1 "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // A sandbox is believed by its marks: its owner reference says in which pool it is,
@@ -45,7 +45,7 @@ var (
 )
 
 // rightsNeeded returns what rightsFor does, of objects of the store.
-func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
+func rightsNeeded(obj, old runtime.Object) ([]accesscheck.Right, error) {
 	if obj == nil {
 		return nil, nil // who may delete sandboxes may delete those of pools and claims
 	}
@@ -64,7 +64,7 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 	}
 	needed := rightsFor(sandbox, before)
 	if old == nil && leavesItsTemplate(sandbox) {
-		needed = append(needed, rights.Bind(field.NewPath("metadata", "labels").Key(v1alpha1.LabelSandboxTemplate)))
+		needed = append(needed, accesscheck.Bind(field.NewPath("metadata", "labels").Key(v1alpha1.LabelSandboxTemplate)))
 	}
 	return needed, nil
 }
@@ -72,13 +72,13 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 // podChangeRights returns the rights that an update requires because it changes what the next pod
 // of a sandbox runs. An update that returns a sandbox to its pool requires none: it restores what
 // the pool has.
-func podChangeRights(obj, old runtime.Object) []rights.Right {
+func podChangeRights(obj, old runtime.Object) []accesscheck.Right {
 	sandbox, ok := obj.(*v1alpha1.Sandbox)
 	before, was := old.(*v1alpha1.Sandbox)
 	if !ok || !was || !validation.ChangesPod(sandbox, before) || validation.ReturnsToPool(sandbox, before) {
 		return nil
 	}
-	return rights.ToChangePod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))
+	return accesscheck.ToChangePod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))
 }
 
 // leavesItsTemplate reports whether a new sandbox has the label of another SandboxTemplate than it
@@ -118,28 +118,28 @@ func letGo(old, returned *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 
 // rightsFor returns the rights that a write takes beyond the one to write sandboxes. A
 // new sandbox has an empty one before it.
-func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
+func rightsFor(sandbox, old *v1alpha1.Sandbox) []accesscheck.Right {
 	meta := field.NewPath("metadata")
-	needed := rights.ForOwners(beyondTheBinding(sandbox, old), old.OwnerReferences)
+	needed := accesscheck.ForOwners(beyondTheBinding(sandbox, old), old.OwnerReferences)
 	pool := v1alpha1.PoolOf(old)
 	change := func(path *field.Path, key string, claims bool) {
 		switch {
 		case claims:
-			needed = append(needed, rights.Bind(path.Key(key)))
-		case pool != nil && rights.IsSystemKey(key): // what the next claim would be given
-			needed = append(needed, rights.Adopt(pool.Name, path.Key(key)))
+			needed = append(needed, accesscheck.Bind(path.Key(key)))
+		case pool != nil && accesscheck.IsSystemKey(key): // what the next claim would be given
+			needed = append(needed, accesscheck.Adopt(pool.Name, path.Key(key)))
 		}
 	}
-	for _, key := range rights.Changed(sandbox.Annotations, old.Annotations) {
+	for _, key := range accesscheck.Changed(sandbox.Annotations, old.Annotations) {
 		change(meta.Child("annotations"), key, claimAnnotations.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
-	for _, key := range rights.Changed(sandbox.Labels, old.Labels) {
+	for _, key := range accesscheck.Changed(sandbox.Labels, old.Labels) {
 		claimed := key == v1alpha1.LabelSandboxClaimed &&
 			(sandbox.Labels[key] == v1alpha1.ClaimedTrue || old.Labels[key] == v1alpha1.ClaimedTrue)
 		change(meta.Child("labels"), key, claimed || claimLabels.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
 	if pool != nil && base.SpecChanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, base.CanonicalizeTemplate) {
-		needed = append(needed, rights.Adopt(pool.Name, field.NewPath("spec", "template")))
+		needed = append(needed, accesscheck.Adopt(pool.Name, field.NewPath("spec", "template")))
 	}
 	return needed
 }

@@ -23,9 +23,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
-	"github.com/sandlot-io/sandlot/pkg/road"
-	"github.com/sandlot-io/sandlot/pkg/share"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // maxProxied is how many requests a server forwards to sandboxes at a time, and
@@ -42,9 +42,9 @@ const (
 type ProxyREST struct {
 	sandboxes *genericregistry.Store
 	addresses *podaddress.Verifier
-	road      *road.Road
+	road      *sandboxproxy.Road
 	// users and namespaces are the places of requests.
-	users, namespaces *share.Places
+	users, namespaces *fairness.Places
 }
 
 var _ rest.Connecter = &ProxyREST{}
@@ -55,9 +55,9 @@ func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifi
 	r := &ProxyREST{
 		sandboxes: sandboxes, addresses: addresses,
 		// The places of all users are bounded by those of namespaces.
-		users: share.New(3*maxProxied, maxProxiedOfUser), namespaces: share.New(maxProxied, maxProxied),
+		users: fairness.New(3*maxProxied, maxProxiedOfUser), namespaces: fairness.New(maxProxied, maxProxied),
 	}
-	r.road = road.New(road.Options{Resolve: r.resolve, Error: tell})
+	r.road = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell})
 	return r
 }
 
@@ -113,7 +113,7 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		}
 		next.URL.RawQuery = req.URL.RawQuery
 		dropCredentials(next.Header)
-		r.road.Forward(road.IsolateResponse(w), next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
+		r.road.Forward(sandboxproxy.IsolateResponse(w), next, sandboxproxy.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
 	}), nil
 }
 
@@ -145,11 +145,11 @@ func (r *ProxyREST) get(ctx context.Context, namespace, name string) (*v1alpha1.
 }
 
 // resolve finds out where a sandbox is, before each connection to it.
-func (r *ProxyREST) resolve(ctx context.Context, target road.Target) (netip.Addr, error) {
+func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	sb, err := r.get(ctx, target.Namespace, target.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && sb.UID != target.UID:
-		return netip.Addr{}, fmt.Errorf("%w: it is gone", road.ErrNotRunning)
+		return netip.Addr{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
 		return netip.Addr{}, err
 	}
@@ -158,7 +158,7 @@ func (r *ProxyREST) resolve(ctx context.Context, target road.Target) (netip.Addr
 		return netip.Addr{}, err
 	}
 	if err := r.addresses.Verify(ctx, sb); errors.Is(err, podaddress.ErrStale) {
-		return netip.Addr{}, fmt.Errorf("%w: %w", road.ErrNotRunning, err)
+		return netip.Addr{}, fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
 	} else if err != nil {
 		return netip.Addr{}, err
 	}
@@ -172,14 +172,14 @@ func addressOf(sb *v1alpha1.Sandbox) (netip.Addr, error) {
 	switch state := v1alpha1.StateOf(sb, clock.RealClock{}.Now()); state {
 	case v1alpha1.StateRunning, v1alpha1.StateAvailable:
 	default:
-		return netip.Addr{}, fmt.Errorf("%w: it is %s", road.ErrNotRunning, state)
+		return netip.Addr{}, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	ip, err := netip.ParseAddr(sb.Status.PodInfo.PodIP)
 	if err != nil || ip.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%w: it has no address", road.ErrNotRunning)
+		return netip.Addr{}, fmt.Errorf("%w: it has no address", sandboxproxy.ErrNotRunning)
 	}
 	if ip = ip.Unmap(); ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || ip == broadcast {
-		return netip.Addr{}, fmt.Errorf("%w: %s is not the address of a pod", road.ErrNotRunning, ip)
+		return netip.Addr{}, fmt.Errorf("%w: %s is not the address of a pod", sandboxproxy.ErrNotRunning, ip)
 	}
 	return ip, nil
 }
@@ -253,7 +253,7 @@ func tell(_ http.ResponseWriter, req *http.Request, err error) {
 
 func unavailable(name string, err error) error {
 	e := apierrors.NewServiceUnavailable(fmt.Sprintf("sandbox %s cannot be reached: %v", name, err))
-	if !errors.Is(err, road.ErrNotRunning) && !errors.Is(err, podaddress.ErrUnavailable) {
+	if !errors.Is(err, sandboxproxy.ErrNotRunning) && !errors.Is(err, podaddress.ErrUnavailable) {
 		e.ErrStatus.Code = http.StatusBadGateway
 	}
 	e.ErrStatus.Details = &metav1.StatusDetails{Group: v1alpha1.GroupName, Kind: "sandboxes", Name: name, RetryAfterSeconds: 1}

@@ -19,14 +19,14 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
-	"github.com/sandlot-io/sandlot/pkg/revisioncache"
+	"github.com/sandlot-io/sandlot/pkg/store/revisioncache"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // Storage is what is served for sandboxes.
 type Storage struct {
-	Sandbox *rights.REST
+	Sandbox *accesscheck.REST
 	Status  *base.StatusREST
 	Proxy   *ProxyREST
 }
@@ -65,12 +65,12 @@ func (a AdmitPodChange) admitObject(ctx context.Context, obj runtime.Object, dry
 // sandboxes, and change their pods, is asked of may; owners reads their sets and claims, and
 // admit admits pods; nil admits all. addresses verifies the addresses that requests are forwarded to.
 func NewREST(
-	scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter,
+	scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners accesscheck.OwnerGetter,
 	admit AdmitPodChange, addresses *podaddress.Verifier,
 ) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{
+		Sandbox: accesscheck.NewREST(base.NewSharedREST(store, "sbx"), &accesscheck.Guard{
 			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 			PodRights: podChangeRights, AdmitPodChange: admit.admitObject,
 		}),

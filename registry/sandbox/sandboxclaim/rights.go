@@ -10,27 +10,27 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 )
 
 // NewGuard returns a guard that lets only the claimer, and users with the right to bind, change
 // what future sandboxes of a claim run: the claimer trusts them with what the claim sets them up
 // with.
-func NewGuard(may authorizer.UnconditionalAuthorizer) *rights.Guard {
-	return &rights.Guard{Resource: "sandboxclaims", Authorizer: may, PodRights: podChangeRights}
+func NewGuard(may authorizer.UnconditionalAuthorizer) *accesscheck.Guard {
+	return &accesscheck.Guard{Resource: "sandboxclaims", Authorizer: may, PodRights: podChangeRights}
 }
 
 // podChangeRights returns the rights that an update requires because it changes what future
 // sandboxes of a claim run.
-func podChangeRights(obj, old runtime.Object) []rights.Right {
+func podChangeRights(obj, old runtime.Object) []accesscheck.Right {
 	claim, ok := obj.(*v1alpha1.SandboxClaim)
 	before, was := old.(*v1alpha1.SandboxClaim)
 	if !ok || !was || !validation.ChoosesPods(&claim.Spec, &before.Spec) {
 		return nil
 	}
-	bind := rights.Bind(field.NewPath("spec"))
+	bind := accesscheck.Bind(field.NewPath("spec"))
 	if user := before.Annotations[v1alpha1.AnnotationClaimedBy]; user != "" {
 		bind.Claimer = v1alpha1.ClaimedByLabel(user)
 	}
-	return []rights.Right{bind}
+	return []accesscheck.Right{bind}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // Storage is what is served for claims.
@@ -40,7 +40,7 @@ type REST struct {
 	// returns what is wrong with them. The error is one of looking.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
 	// Guard checks who changes claims; nil leaves that out.
-	Guard *rights.Guard
+	Guard *accesscheck.Guard
 	// Tokens answers creates with access tokens.
 	Tokens *TokenResponder
 	// Strict refuses claims of agent-sandbox that are stored with a condition otherwise.

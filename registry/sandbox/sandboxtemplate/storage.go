@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // NewStore returns the store of templates. It validates each template by itself:
@@ -35,21 +35,21 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 // underneath, and pods validated by pods, which may read from the store, or be nil. Who
 // may write the revisions of sets is asked of may; owners reads the sets.
 func NewREST(
-	scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter,
-) *rights.REST {
+	scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator, may authorizer.UnconditionalAuthorizer, owners accesscheck.OwnerGetter,
+) *accesscheck.REST {
 	strategy := NewStrategy(scheme, pods)
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
 	main := base.NewSharedREST(&served, "sbt")
 	main.DeletionWarnings = newDeletionWarnings(pods)
-	return rights.NewREST(main, &rights.Guard{
+	return accesscheck.NewREST(main, &accesscheck.Guard{
 		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 	})
 }
 
 // rightsNeeded returns the rights that a write of a template takes beyond the one to
 // write templates: a set makes sandboxes of those that it controls.
-func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
+func rightsNeeded(obj, old runtime.Object) ([]accesscheck.Right, error) {
 	template, err := templateOrNone(obj)
 	if err != nil {
 		return nil, err
@@ -63,13 +63,13 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 	case set != nil && obj == nil:
 		// Who may delete the set may do so with what it owns, as garbage collectors and
 		// the deletion of namespaces do.
-		right := rights.Adopt(set.Name, field.NewPath("metadata", "ownerReferences"))
+		right := accesscheck.Adopt(set.Name, field.NewPath("metadata", "ownerReferences"))
 		right.Or, right.Left = "delete", set
-		return []rights.Right{right}, nil
+		return []accesscheck.Right{right}, nil
 	case set != nil:
-		return append(rights.ForOwners(controllers(template), controllers(before)), rightsForChange(template, before, set)...), nil
+		return append(accesscheck.ForOwners(controllers(template), controllers(before)), rightsForChange(template, before, set)...), nil
 	default:
-		return rights.ForOwners(controllers(template), controllers(before)), nil
+		return accesscheck.ForOwners(controllers(template), controllers(before)), nil
 	}
 }
 
@@ -94,8 +94,8 @@ func controllers(template *v1alpha1.SandboxTemplate) []metav1.OwnerReference {
 }
 
 // rightsForChange returns what it takes to change what the set of a template reads in it.
-func rightsForChange(template, old *v1alpha1.SandboxTemplate, set *metav1.OwnerReference) []rights.Right {
-	var needed []rights.Right
+func rightsForChange(template, old *v1alpha1.SandboxTemplate, set *metav1.OwnerReference) []accesscheck.Right {
+	var needed []accesscheck.Right
 	meta := field.NewPath("metadata")
 	for _, part := range []struct {
 		path        *field.Path
@@ -104,9 +104,9 @@ func rightsForChange(template, old *v1alpha1.SandboxTemplate, set *metav1.OwnerR
 		{meta.Child("labels"), template.Labels, old.Labels},
 		{meta.Child("annotations"), template.Annotations, old.Annotations},
 	} {
-		for _, key := range rights.Changed(part.values, part.old) {
-			if rights.IsSystemKey(key) {
-				needed = append(needed, rights.Adopt(set.Name, part.path.Key(key)))
+		for _, key := range accesscheck.Changed(part.values, part.old) {
+			if accesscheck.IsSystemKey(key) {
+				needed = append(needed, accesscheck.Adopt(set.Name, part.path.Key(key)))
 			}
 		}
 	}

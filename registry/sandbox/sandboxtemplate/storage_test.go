@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
@@ -21,7 +21,7 @@ func noOwners(context.Context, string, *metav1.OwnerReference) (metav1.Object, e
 	return nil, nil
 }
 
-func newStorage(t *testing.T, fixture *registrytest.Fixture) *rights.REST {
+func newStorage(t *testing.T, fixture *registrytest.Fixture) *accesscheck.REST {
 	t.Helper()
 	store, err := sandboxtemplate.NewStore(fixture.Scheme, fixture)
 	if err != nil {

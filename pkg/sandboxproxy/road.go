@@ -1,0 +1,232 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrNotRunning means that a sandbox has no address at the moment: it is paused, starting,
+// failed, gone, or another one has its name.
+var ErrNotRunning = errors.New("sandbox is not running")
+
+// Target is one port of one sandbox.
+type Target struct {
+	// Namespace, Name and UID are the sandbox's.
+	Namespace, Name string
+	UID             types.UID
+	// Claim is the name of the claim that holds the sandbox, where that matters: one that
+	// went back to its pool keeps its UID. Connections of two claims are kept apart.
+	Claim string
+	// Port is from 1 to 65535.
+	Port int
+}
+
+// Resolve returns the address that a sandbox has now. It is asked before each new
+// connection, and has to know of every change that is over: an address may belong to
+// another sandbox by now. Errors are ErrNotRunning, or why the truth could not be found out.
+type Resolve func(ctx context.Context, target Target) (netip.Addr, error)
+
+// DefaultTunnelIdle is how long a connection that was upgraded, such as a WebSocket, may be
+// without a byte in either direction.
+const DefaultTunnelIdle = time.Hour
+
+// Options are what a Road is made with.
+type Options struct {
+	// Resolve finds the addresses.
+	Resolve Resolve
+	// Error answers a request that could not be forwarded or whose answer did not come.
+	// err wraps ErrNotRunning, is another one of Resolve, or one of the connection.
+	Error func(w http.ResponseWriter, r *http.Request, err error)
+	// TunnelIdle ends a connection that was upgraded after so long without a byte. 0 is
+	// DefaultTunnelIdle.
+	TunnelIdle time.Duration
+}
+
+// Road forwards requests to sandboxes: HTTP/1.1, HTTP/2 and WebSockets, in constant memory
+// however long they are. It follows no redirect and asks no proxy of the environment.
+// Connections are kept for each sandbox by its UID, so they never lead to another one.
+type Road struct {
+	options Options
+	dialer  net.Dialer
+	// plain is for HTTP/1.1, fresh for requests of that which must not be sent twice, and
+	// streams for gRPC, which needs HTTP/2.
+	plain, fresh, streams *http.Transport
+	proxy                 *httputil.ReverseProxy
+}
+
+// New returns a Road. Close ends it.
+func New(options Options) *Road {
+	if options.TunnelIdle == 0 {
+		options.TunnelIdle = DefaultTunnelIdle
+	}
+	r := &Road{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
+	r.plain, r.fresh, r.streams = r.newTransport(false), r.newTransport(false), r.newTransport(true)
+	r.fresh.IdleConnTimeout = freshTimeout
+	r.proxy = &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		Transport:      transports{r},
+		FlushInterval:  -1, // whoever streams is heard at once
+		BufferPool:     newBuffers(),
+		ModifyResponse: r.modify,
+		ErrorHandler:   r.fail,
+		ErrorLog:       log.New(discard{}, "", 0), // it tells of what clients break off
+	}
+	return r
+}
+
+// journey is what belongs to one request on its way.
+type journey struct {
+	target Target
+	body   *watchedBody
+	proto  int
+	// over is done when the request is.
+	over context.Context
+}
+
+type journeyKey struct{}
+
+// Forward sends a request to a target as it is, its path and its Host too, but for headers
+// that belong to one connection, and copies the answer. It returns when both are through.
+func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) {
+	if req.Method == http.MethodConnect {
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	over, end := context.WithCancel(context.WithoutCancel(req.Context()))
+	defer end()
+	j := &journey{target: target, proto: req.ProtoMajor, over: over}
+	req = req.Clone(context.WithValue(req.Context(), journeyKey{}, j))
+	if req.Body != nil && req.Body != http.NoBody {
+		j.body = &watchedBody{ReadCloser: req.Body}
+		req.Body = j.body
+	}
+	controller := http.NewResponseController(w)
+	// Deadlines that earlier requests of the connection had are not this one's.
+	_ = controller.SetWriteDeadline(time.Time{})
+	// Without this the server closes a body that has ended when the answer begins. The
+	// transport may still ask it whether that was all, and then breaks the answer off.
+	// HTTP/2 does it anyway.
+	_ = controller.EnableFullDuplex()
+	defer func() {
+		// The sandbox has answered early, and the client may wait for the end of that before it
+		// goes on. Nobody can close a body that somebody reads.
+		if j.body != nil && j.proto == 1 && j.body.begun.Load() && !j.body.done.Load() {
+			_ = controller.SetReadDeadline(time.Unix(1, 0)) // the connection is not used again
+		}
+	}()
+	r.proxy.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: r.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
+}
+
+// Close ends all idle connections.
+func (r *Road) Close() {
+	r.plain.CloseIdleConnections()
+	r.fresh.CloseIdleConnections()
+	r.streams.CloseIdleConnections()
+}
+
+// rewrite directs a request. The query stays as it came: what is behind judges it.
+func rewrite(p *httputil.ProxyRequest) {
+	j := p.In.Context().Value(journeyKey{}).(*journey)
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", hostOf(j.target)
+	p.Out.URL.RawQuery = p.In.URL.RawQuery
+	p.Out.Host = cmp.Or(p.In.Host, j.target.Name)
+	for _, name := range addressOfClient {
+		p.Out.Header.Del(name)
+	}
+	for name := range p.Out.Header {
+		if isIdentity(name) {
+			p.Out.Header.Del(name)
+		}
+	}
+	p.SetXForwarded()
+}
+
+// addressOfClient are headers by which servers know the address of a client from proxies.
+// Forwarded and X-Forwarded-For are set anew, and nothing vouches for these.
+var addressOfClient = []string{
+	"Cf-Connecting-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Real-Ip",
+}
+
+// identityOfClient are how headers begin by which proxies that authenticate users tell who a user
+// is: oauth2-proxy, those of Amazon, Cloudflare, Google and Microsoft, Authelia, authentik and
+// Pomerium. Some are tokens, by which a sandbox could act in the name of the user. The list cannot
+// be complete.
+var identityOfClient = []string{
+	"Cf-Access-", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User", "X-Amzn-Oidc-", "X-Auth-Request-", "X-Authentik-",
+	"X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Preferred-Username", "X-Forwarded-User",
+	"X-Goog-Authenticated-User-", "X-Goog-Iap-", "X-Ms-Client-Principal", "X-Ms-Token-", "X-Pomerium-",
+}
+
+// isIdentity reports whether a header, whose name is in canonical form, is one of these.
+func isIdentity(name string) bool {
+	return slices.ContainsFunc(identityOfClient, func(begin string) bool { return strings.HasPrefix(name, begin) })
+}
+
+// transports is the one that a request needs.
+type transports struct{ *Road }
+
+// RoundTrip implements http.RoundTripper.
+func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
+	switch {
+	case isGRPC(req):
+		return t.streams.RoundTrip(req)
+	case isRepeatable(req):
+		return t.plain.RoundTrip(req)
+	}
+	return t.fresh.RoundTrip(req)
+}
+
+// isRepeatable reports whether net/http sends a request again, over a new connection, if the
+// sandbox has closed the one that was kept.
+func isRepeatable(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return req.Body == nil || req.Body == http.NoBody
+	}
+	return false
+}
+
+func isGRPC(req *http.Request) bool {
+	kind := req.Header.Get("Content-Type")
+	return req.ProtoMajor >= 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
+}
+
+// modify changes an answer before it is copied.
+func (r *Road) modify(resp *http.Response) error {
+	j := resp.Request.Context().Value(journeyKey{}).(*journey)
+	// With such a code there is no answer to write; net/http ends the request in a panic.
+	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols || resp.StatusCode > 999 {
+		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
+	}
+	// What is left of a body must not be taken for the next request of the connection.
+	if j.body != nil && j.proto == 1 && !j.body.done.Load() {
+		resp.Header.Set("Connection", "close")
+	}
+	return nil
+}
+
+// fail answers a request of which nothing came back.
+func (r *Road) fail(w http.ResponseWriter, req *http.Request, err error) {
+	j := req.Context().Value(journeyKey{}).(*journey)
+	if j.body != nil && j.proto == 1 && !j.body.done.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	r.options.Error(w, req, causeOf(err))
+}

@@ -1,0 +1,147 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// dialTimeout bounds finding a sandbox and connecting to it.
+	dialTimeout = 10 * time.Second
+	// idleTimeout is how long a connection is kept that nobody uses, and idlePerPort and
+	// idleInAll how many are.
+	idleTimeout = 60 * time.Second
+	// freshTimeout is how long one is kept for what cannot be repeated: servers in sandboxes
+	// close theirs after some seconds, and such a request may come just then.
+	freshTimeout = time.Second
+	idlePerPort  = 64
+	idleInAll    = 4096
+	// maxHeader is how long the headers of an answer may be together. They are in memory as
+	// long as the answer lasts.
+	maxHeader = 64 << 10
+	// streamWindow and connectionWindow are how much of HTTP/2 answers is taken in that
+	// nobody has read yet. Some streams that are not read do not stop the others.
+	streamWindow     = 64 << 10
+	connectionWindow = 250 * streamWindow
+	// sendBuffer is how much the system keeps of what a sandbox does not read.
+	sendBuffer = 128 << 10
+)
+
+// newTransport returns a transport to sandboxes, over HTTP/1.1 or over HTTP/2 without TLS.
+func (r *Road) newTransport(http2 bool) *http.Transport {
+	t := &http.Transport{
+		DialContext:            r.dial,
+		DisableCompression:     true, // what goes on is what came
+		MaxIdleConns:           idleInAll,
+		MaxIdleConnsPerHost:    idlePerPort,
+		IdleConnTimeout:        idleTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		ReadBufferSize:         4 << 10,
+		WriteBufferSize:        4 << 10,
+		Protocols:              new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+		},
+	}
+	t.Protocols.SetHTTP1(!http2)
+	t.Protocols.SetUnencryptedHTTP2(http2)
+	return t
+}
+
+// separator is in no name, namespace or UID.
+const separator = "_"
+
+// hostOf is what stands for a target in URLs. Connections are kept by it, and so never
+// serve another sandbox, whatever addresses they have.
+func hostOf(t Target) string {
+	return strings.Join([]string{string(t.UID), t.Claim, t.Name, t.Namespace}, separator) + ":" + strconv.Itoa(t.Port)
+}
+
+// targetOf reads what hostOf wrote.
+func targetOf(address string) (Target, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return Target{}, err
+	}
+	parts := strings.Split(host, separator)
+	n, err := strconv.Atoi(port)
+	if len(parts) != 4 || err != nil {
+		return Target{}, fmt.Errorf("%q is no target", address)
+	}
+	return Target{UID: types.UID(parts[0]), Claim: parts[1], Name: parts[2], Namespace: parts[3], Port: n}, nil
+}
+
+// dial finds out where a sandbox is now, and connects to it there.
+func (r *Road) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	target, err := targetOf(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	// A transport goes on to dial for a request that was given up. Nothing would bound those.
+	if j, ok := ctx.Value(journeyKey{}).(*journey); ok {
+		defer context.AfterFunc(j.over, cancel)()
+	}
+	ip, err := r.options.Resolve(ctx, target)
+	if err != nil {
+		return nil, &resolveError{err}
+	}
+	if !ip.IsValid() || ip.IsUnspecified() {
+		return nil, &resolveError{fmt.Errorf("%w: it has no address", ErrNotRunning)}
+	}
+	conn, err := r.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // it is as the system has it, else
+	}
+	return &patientConn{Conn: conn}, nil
+}
+
+// patientConn is a connection to a sandbox, of which one that reads nothing of what is sent
+// to it is cut off in the end.
+type patientConn struct {
+	net.Conn
+	paced time.Time // when the deadline was last moved; writes come one after the other
+}
+
+// Write implements net.Conn.
+func (c *patientConn) Write(p []byte) (int, error) {
+	if now := (clock.RealClock{}).Now(); now.Sub(c.paced) > writePatience/16 {
+		c.paced = now
+		if err := c.SetWriteDeadline(now.Add(writePatience)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// resolveError is an error of Resolve, behind those that net/http puts around it.
+type resolveError struct{ error }
+
+func (e *resolveError) Unwrap() error { return e.error }
+
+// causeOf returns what went wrong, without what net/http says of made-up hosts.
+func causeOf(err error) error {
+	if resolve, ok := errors.AsType[*resolveError](err); ok {
+		return resolve.error
+	}
+	return err
+}
