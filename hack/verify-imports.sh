@@ -37,10 +37,10 @@ server='k8s\.io/apiserver'
 serving='k8s\.io/apiserver/pkg/(admission|registry|storage|server/(filters|healthz|options|routes|storage))'
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
-parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|certificates|check|cli|controllers|encryptionkeys|installobjects|manager|standalone)"
+parts='pkg/(datadir|store/embeddedetcd|localpki)'
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|install/certificates|check|cli|controllers|install/encryptionkeys|install/secrets|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podnamespace|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|tokens|version)'
+product+='|pkg/(allocator|apiserver|backup|install/certificates|check|claims|cli|client|controllers|install/dryrunpolicy|install/encryptionkeys|store|findings|gateway|generated|inplace|install/secrets|manager|memory|nodes|podaddress|podnamespace|podtemplate|poolindex|sandboxproxy|runtime|fairness|standalone|storecheck|tokens|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -49,43 +49,43 @@ never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|
 # Clients are a module that others import: the API, and what talks to it.
 never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Pure cores: nothing behind them does I/O.
-never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
+never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|store/etcdtxn|generated|runtime)|$clients|$server|$etcd"
 # So is what judges a store; what reads it is of the server's side, and knows no cluster.
 never 'pkg/findings' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
-never 'pkg/storecheck' 'cmd|hack|pkg/(certificates|check|cli|controllers|manager|standalone)'
+never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|store/etcdtxn|generated|runtime)|$clients|$server|$etcd"
+never 'pkg/storecheck' 'cmd|hack|pkg/(install/certificates|check|cli|controllers|manager|standalone)'
 # Tools and parts that know nothing of sandboxes.
-never 'pkg/(etcdtxn|memory|revisioncache|share)|pkg/store/format' 'apis|pkg|registry'
-never 'pkg/(certificates|encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|encryptionkeys|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)|$server|$etcd"
+never 'pkg/(store/etcdtxn|memory|store/revisioncache|fairness)|pkg/store/format' 'apis|pkg|registry'
+never 'pkg/(install/certificates|install/encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|install/certificates|claims|cli|client|controllers|install/encryptionkeys|store/etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|store/revisioncache|sandboxproxy|runtime|fairness|standalone|version)|$server|$etcd"
 never 'pkg/install/secrets' "apis|pkg|registry|$server|$etcd"
 never 'pkg/podnamespace' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/install/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|dryrunpolicy|e2e|etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
+never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|install/dryrunpolicy|e2e|store/etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|store/revisioncache|sandboxproxy|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/podaddress' "apis/sandbox/(install|validation)|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/sandboxproxy' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/runtime' "apis|registry|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|standalone|storecheck|tokens|version)|$server|sigs\.k8s\.io/controller-runtime"
-never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
+never 'pkg/runtime' "apis|registry|pkg/(allocator|apiserver|backup|install/certificates|check|claims|cli|client|controllers|install/dryrunpolicy|install/encryptionkeys|store/etcdtxn|findings|gateway|generated|inplace|install/secrets|manager|memory|nodes|podaddress|podtemplate|poolindex|store/revisioncache|sandboxproxy|standalone|storecheck|tokens|version)|$server|sigs\.k8s\.io/controller-runtime"
+never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|store/etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
-never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|encryptionkeys|installobjects|manager|standalone)'
+never 'pkg/apiserver|pkg/store/(reencryption|snapshot)' 'cmd|hack|pkg/(install/certificates|cli|controllers|install/encryptionkeys|install/secrets|manager|standalone)'
 # The background is a client of the API like any other. Who asks for its metrics is found
 # out by parts of the library of servers, which are not those that serve an API.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
-  "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$serving|$etcd"
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|store/etcdtxn|poolindex|store/revisioncache|standalone)|$serving|$etcd"
 never 'pkg/controllers' "$server"
 never 'pkg/check|pkg/cli|cmd/kubectl-sandlot' \
-  "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|storecheck)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|install/certificates|claims|controllers|store/etcdtxn|inplace|manager|podtemplate|poolindex|store/revisioncache|runtime|standalone|storecheck)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/gateway' \
-  "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$serving|$etcd"
+  "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|install/certificates|claims|cli|controllers|store/etcdtxn|inplace|manager|podtemplate|poolindex|store/revisioncache|runtime|standalone)|$serving|$etcd"
 # The program alone takes what reads its certificate again, and asks who may read metrics.
-never 'pkg/gateway/(e2b|flight|identity|keys|lookups|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
+never 'pkg/gateway/(e2b|flight|identity|apikeys|lookups|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
 # Backups know the store and the cluster, and nothing that allocates or reconciles.
 never 'pkg/backup' "cmd|hack|pkg/(cli|controllers|manager|standalone)|sigs\.k8s\.io/controller-runtime"
-never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
+never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|store/etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
 # What others import beside the API.
-never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
+never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|store/etcdtxn|inplace|podtemplate|poolindex|store/revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
 
