@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package share divides a number of places fairly among those who come.
+// Package fairness divides a number of places fairly among those who come.
 package fairness
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keys has the API keys of the E2B API: it makes them, says whose a key is, and
+// Package apikeys has the API keys of the E2B API: it makes them, says whose a key is, and
 // takes them back. A key belongs to a team, and a team is a namespace.
 //
 // A key is "e2b_" and 64 lower-case hexadecimal digits. The first 16 are its id, which is no

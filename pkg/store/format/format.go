@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storeformat keeps a server away from a store that a newer version has written in
+// Package format keeps a server away from a store that a newer version has written in
 // a way which this one cannot read.
 //
 // A format is a number. It rises only when an older server could not read what a newer one

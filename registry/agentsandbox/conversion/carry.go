@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cohabit serves the objects of one store in the words of a second group. Types are
+// Package conversion serves the objects of one store in the words of a second group. Types are
 // converted where requests are decoded and answers are encoded; what is here lets what the
 // second group cannot say survive a write through it, and lets errors name what the client
 // has written.

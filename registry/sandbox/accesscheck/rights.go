@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights checks the rights that a write takes beyond the one to write objects of
+// Package accesscheck checks the rights that a write takes beyond the one to write objects of
 // its kind: what sandboxes, and the templates that hold the revisions of sets, are
 // believed by.
 package accesscheck
