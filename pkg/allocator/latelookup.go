@@ -111,7 +111,7 @@ func (l *lateLookup) ask(ctx context.Context, key types.NamespacedName, late *la
 	if err == nil {
 		late.template, late.err = template, nil
 	} else {
-		klog.FromContext(ctx).Error(err, "The cluster does not tell of a PodTemplate", "podTemplate", key)
+		klog.FromContext(ctx).Error(err, "Failed to get PodTemplate", "podTemplate", key)
 	}
 	close(late.answered)
 	late.answered = nil

@@ -387,7 +387,7 @@ func (e unreadError) Unwrap() error { return e.error }
 
 // unread logs why something could not be read, and returns what a claim's status says.
 func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
-	klog.FromContext(ctx).Error(err, "What the sandboxes of a claim are made from cannot be read", "claim", klog.KObj(claim))
+	klog.FromContext(ctx).Error(err, "Failed to read the template of sandboxes for a claim", "claim", klog.KObj(claim))
 	return unreadError{err}
 }
 
@@ -419,7 +419,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 				t.hand.unknown = ErrIdentityUnknown
 				return nil
 			}
-			klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(a.State.Claim))
+			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(a.State.Claim))
 			t.hand.making.begin(a.State.Now)
 			t.hand.denied = denial(err)
 			a.State.Denied = t.hand.denied

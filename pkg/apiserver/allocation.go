@@ -257,7 +257,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	server.RegisterDestroyFunc(func() {
 		a.running.Wait() // the hook's context is done by now, or the hook never ran
 		if err := a.etcd.Close(); err != nil {
-			klog.ErrorS(err, "Closing the connection to etcd failed")
+			klog.ErrorS(err, "Failed to close the connection to etcd")
 		}
 	})
 	if err := server.AddLivezChecks(0, healthz.NamedCheck("pool-index", a.alive)); err != nil {

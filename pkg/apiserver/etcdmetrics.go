@@ -112,7 +112,7 @@ func (m *etcdMetrics) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		reading.Go(func() {
 			page, err := m.read(ctx, member)
 			if err != nil {
-				klog.V(2).InfoS("Cannot read the metrics of a member of etcd", "member", member.name, "reason", err.Error())
+				klog.V(2).InfoS("Failed to read the metrics of a member of etcd", "member", member.name, "reason", err.Error())
 			}
 			pages[i] = page
 		})

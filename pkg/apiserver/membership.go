@@ -68,7 +68,7 @@ func (m *membership) run(ctx context.Context) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 5, Cap: 30 * time.Second}
 	repeat(ctx, clock.RealClock{}, backoff, func(ctx context.Context) {
 		if err := m.join(ctx); ctx.Err() == nil {
-			klog.FromContext(ctx).Info("Joining the servers of the store again", "reason", err)
+			klog.FromContext(ctx).Info("Rejoining the servers of the store", "reason", err)
 			// Alone as far as this server knows: all sandboxes are as good.
 			m.changed(m.self, nil)
 		}

@@ -144,7 +144,7 @@ func (b *bucket) clean(ctx context.Context, age time.Duration) error {
 // Write implements Target. To see unfinished uploads takes rights that a backup can do without.
 func (b *bucket) Write(ctx context.Context, name string, content *os.File) error {
 	if err := b.clean(ctx, longestWrite); err != nil {
-		klog.FromContext(ctx).Error(err, "Unfinished uploads may be left, and take space", "target", b.String())
+		klog.FromContext(ctx).Error(err, "Failed to remove unfinished uploads, which take space", "target", b.String())
 	}
 	info, err := content.Stat()
 	if err != nil {

@@ -68,7 +68,7 @@ func newClaimCommand(c *connection) *cobra.Command {
 	flags.Int32VarP(&o.replicas, "replicas", "r", o.replicas, "How many sandboxes to claim.")
 	flags.StringVar(&o.name, "name", "", "Name of the claim. Empty means one that begins with the name of the pool.")
 	flags.BoolVar(&o.allOrNothing, "all-or-nothing", false, "Claim all of the sandboxes or none of them.")
-	flags.DurationVar(&o.timeout, "timeout", 0, "How long the claim may wait for sandboxes. 0 leaves it to the server, which says 1m.")
+	flags.DurationVar(&o.timeout, "timeout", 0, "Maximum time that the claim waits for sandboxes. 0 means the default of the server, 1m.")
 	flags.BoolVar(&o.wait, "wait", false, "Wait until the claim has ended, and fail unless it has all its sandboxes and they are ready.")
 	flags.BoolVar(&o.exec, "exec", false, "Wait, and run the command that follows -- in each of the sandboxes, one after the other.")
 	flags.BoolVar(&o.rm, "rm", false, "With --exec, delete the claim and its sandboxes when the command has ended.")

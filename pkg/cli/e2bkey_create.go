@@ -41,7 +41,7 @@ func newE2BKeyCreateCommand(all *e2bKeyOptions) *cobra.Command {
 		},
 	}
 	o.nameProgram(command)
-	command.Flags().StringVar(&o.name, "name", "", "What the key is for, as lists show it.")
+	command.Flags().StringVar(&o.name, "name", "", "Name of the key in lists.")
 	return command
 }
 

@@ -55,7 +55,7 @@ func newListCommand(c *connection) *cobra.Command {
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List all namespaces.")
 	flags.BoolVar(&o.mine, "mine", false, "List only what you hold.")
 	flags.StringVar(&o.claimedBy, "claimed-by", "", "List only what the user of this name holds.")
-	flags.StringVarP(&o.selector, "selector", "l", "", "Labels of the claims to list. Sandboxes without a claim are left out then.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "Label selector of the claims to list. Sandboxes without a claim are then omitted.")
 	o.out = newOutput(command, c.Out, "")
 	return command
 }

@@ -61,8 +61,8 @@ func newTopCommand(c *connection) *cobra.Command {
 	c.nameProgram(command)
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the pools of all namespaces.")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "Look again and again, until the program is interrupted.")
-	flags.DurationVar(&o.interval, "interval", o.interval, "With --watch, the time between two looks. At least 1s.")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "Refresh the output until the program is interrupted.")
+	flags.DurationVar(&o.interval, "interval", o.interval, "With --watch, the time between refreshes. At least 1s.")
 	o.out = newOutput(command, c.Out, "")
 	return command
 }

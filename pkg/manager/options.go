@@ -115,53 +115,53 @@ func orDefault[T comparable](field *T, value T) {
 // AddFlags adds the flags of sandlot-controller-manager.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"Let only one of several controller managers work at a time.")
+		"If true, only one of several controller managers is active at a time.")
 	fs.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace,
-		"The namespace of the leader's lease. Without it, --namespace.")
+		"Namespace of the leader election Lease. Defaults to --namespace.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its API servers and gateways may reach sandboxes whose NetworkPolicy is made for them. Without it, that of the pod that this runs in (POD_NAMESPACE, or the file of its service account), or else of the leader's lease.")
+		"Namespace of the installation. The ConfigMap sandbox-injection-config with the runtimes is in it, and the generated NetworkPolicies of sandboxes admit its API servers and gateways. Defaults to the namespace of the pod (POD_NAMESPACE, or the file of its ServiceAccount), or else to that of the leader election Lease.")
 	fs.StringVar(&o.SandboxRouterNamespace, "sandbox-router-namespace", o.SandboxRouterNamespace,
-		"The namespace of the router of agent-sandbox: its pods with the label app=sandbox-router may reach sandboxes whose NetworkPolicy is made for them. Without it, --namespace.")
+		"Namespace of the router of agent-sandbox. The generated NetworkPolicies of sandboxes admit its pods with the label app=sandbox-router. Defaults to --namespace.")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
-		"The domain of Services in the cluster, for the serviceFQDN of sandboxes that have one.")
+		"DNS domain of the cluster, which is part of the serviceFQDN of sandboxes with a Service.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
-		"Where to serve /metrics over TLS, to who may get that path. 0 serves none.")
+		"Address to serve /metrics on over TLS. Users need the right to get that path. 0 disables it.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
-		"Where to serve /healthz and /readyz over HTTP. 0 serves none.")
+		"Address to serve /healthz and /readyz on over HTTP. 0 disables it.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
-		"Requests a second to the API. 0 is no limit.")
+		"Maximum number of requests per second to the API. 0 disables the limit.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
-		"Requests to the API that may go beyond --kube-api-qps for a moment.")
+		"Number of requests to the API that may exceed --kube-api-qps in a burst.")
 	fs.IntVar(&o.SandboxSetWorkers, "sandboxset-workers", o.SandboxSetWorkers,
-		"SandboxSets to work on at the same time.")
+		"Number of SandboxSets that are reconciled at the same time.")
 	fs.IntVar(&o.SandboxClaimWorkers, "sandboxclaim-workers", o.SandboxClaimWorkers,
-		"SandboxClaims to work on at the same time, per controller.")
+		"Number of SandboxClaims that each controller reconciles at the same time.")
 	fs.IntVar(&o.SandboxWorkers, "sandbox-workers", o.SandboxWorkers,
-		"Sandboxes to work on at the same time, per controller, when their pause or shutdown time comes.")
+		"Number of Sandboxes that each controller pauses or shuts down at the same time.")
 	fs.IntVar(&o.PodWorkers, "pod-workers", o.PodWorkers,
-		"Sandboxes to make pods for, and follow the pods of, at the same time.")
+		"Number of Sandboxes whose pods are created and observed at the same time.")
 	fs.IntVar(&o.RefillConcurrency, "refill-concurrency", o.RefillConcurrency,
-		"Sandboxes of one set to create or delete at the same time. While claims go on taking from the set, fewer, down to 1 if the pool is full.")
+		"Maximum number of Sandboxes of one SandboxSet that are created or deleted at the same time. It is lower while claims take Sandboxes from the set, down to 1 if the pool is full.")
 	fs.DurationVar(&o.QuietPeriod, "refill-quiet-period", o.QuietPeriod,
-		"How long claims on a set must pause before its refill begins, while half of the pool is left, but at most five seconds. Negative is no time.")
+		"Time without claims on a SandboxSet after which its refill begins while at least half of the pool is left. The refill begins after five seconds in any case. A negative value disables the wait.")
 	fs.BoolVar(&o.EnableWarmPoolEviction, "enable-warm-pool-eviction", o.EnableWarmPoolEviction,
-		"Let the cluster autoscaler evict the pods of unused sandboxes, unless their template says otherwise, of sets whose update type is Recreate or OnReplenish. Those of other sets keep their nodes.")
+		"If true, the cluster autoscaler may evict the pods of unclaimed Sandboxes of SandboxSets whose update type is Recreate or OnReplenish, unless their template says otherwise.")
 	fs.DurationVar(&o.MaxPendingTimeout, "max-pending-timeout", o.MaxPendingTimeout,
-		"How long a sandbox of a pool may be Pending before it counts as failing to start, for scaleStrategy.maxUnavailable and the condition ScalingLimited. Values are clamped to 15s..3590s.")
+		"Time after which a Pending Sandbox of a pool counts as failed to start, for scaleStrategy.maxUnavailable and the condition ScalingLimited. Values are clamped to 15s..3590s.")
 	fs.DurationVar(&o.RecycleTimeout, "recycle-timeout", o.RecycleTimeout,
-		"How long it may take to recycle a sandbox, from the request until its new pod is ready. One that takes longer is given up.")
+		"Maximum time to recycle a Sandbox, from the request until its new pod is ready. After that recycling fails.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),
-		"Which claims get events, each a write to the cluster's etcd: None, those Waiting for sandboxes, or All.")
+		"Which SandboxClaims get events: None, Waiting (those that wait for Sandboxes), or All. Each event is a write to the etcd of the cluster.")
 	fs.BoolVar(&o.ManageCertificates, "manage-certificates", o.ManageCertificates,
-		"Make, rotate and publish the certificates of the install. Otherwise the admin provides them.")
+		"If true, issue, rotate and publish the certificates of the installation. Otherwise the administrator provides them.")
 	o.Certificates.AddFlags(fs)
 	fs.BoolVar(&o.ManageEncryptionKeys, "manage-encryption-keys", o.ManageEncryptionKeys,
-		"Make and rotate the keys that sandlot-apiserver encrypts its store with, in the namespace of the certificates. Otherwise the admin provides them.")
+		"If true, generate and rotate the keys with which sandlot-apiserver encrypts its store, in the namespace of the certificates. Otherwise the administrator provides them.")
 	o.EncryptionKeys.AddFlags(fs)
 	fs.BoolVar(&o.Simulate, "simulate-sandboxes", o.Simulate,
-		"Let sandboxes become Running without pods, and do the work of the garbage collector. For use without a cluster.")
+		"If true, Sandboxes become Running without pods, and this program does the work of the garbage collector. For use without a cluster.")
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay,
-		"How long a simulated sandbox takes to become Running.")
+		"Time that a simulated Sandbox takes to become Running.")
 }
 
 // Validate tells what is wrong with the options.

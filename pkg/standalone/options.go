@@ -57,18 +57,18 @@ func NewOptions() *Options {
 
 // AddFlags adds the flags of the options to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "Folder for all data that is kept between runs. It is created if it does not exist.")
+	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory for all data that is kept between runs. It is created if it does not exist.")
 	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to serve the API on.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve the API on. 0 means any free port.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
-		"File to write the kubeconfig to. Other contexts in it are kept. (default \"kubeconfig\" in the data folder)")
-	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "How long a simulated sandbox takes to start.")
+		"File to write the kubeconfig to. Other contexts in it are kept. (default \"kubeconfig\" in the data directory)")
+	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "Time that a simulated Sandbox takes to become Running.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
-		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
+		"Maximum time that the creation of a SandboxClaim waits for Sandboxes before the response is sent with those that were bound.")
 	o.ClaimLimits.AddFlags(fs)
 	o.Runtimes.AddFlags(fs)
 	fs.StringVar(&o.E2BAddress, "e2b-address", o.E2BAddress, ""+
-		"Address, host:port, to serve the E2B API on, over plain HTTP. Port 0 means any free one. Without it the API is not served.")
+		"Address (host:port) to serve the E2B API on over plain HTTP. Port 0 selects a free port. If it is not set, the API is not served.")
 }
 
 // Complete fills in what is derived from other options.

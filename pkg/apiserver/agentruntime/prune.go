@@ -43,7 +43,7 @@ func (p *Pruner) Run(ctx context.Context) {
 			continue
 		}
 		if err := p.prune(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Unused versions of the key for agent-runtimes could not be removed. It is tried again")
+			klog.FromContext(ctx).Error(err, "Failed to remove unused versions of the key for agent-runtimes, retrying")
 		}
 	}
 }

@@ -334,7 +334,7 @@ func (w *work) write(ctx context.Context, change func(*v1alpha1.Sandbox) error) 
 			return false, failed
 		}
 		if last != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(last, "Writing how an agent-runtime was set up goes on after an error", "sandbox", klog.KObj(w.sb))
+			klog.FromContext(ctx).Error(last, "Failed to write how an agent-runtime was set up, retrying", "sandbox", klog.KObj(w.sb))
 		}
 		return last == nil, nil
 	})

@@ -45,22 +45,22 @@ func NewClaimLimits() ClaimLimits {
 // AddFlags adds the flags to fs.
 func (l *ClaimLimits) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&l.MaxTimeout, "max-claim-timeout", l.MaxTimeout, ""+
-		"The longest claimTimeout that a claim may have. Claims that are there already keep theirs.")
+		"Maximum claimTimeout of a SandboxClaim. Existing claims keep theirs.")
 	fs.DurationVar(&l.MaxWaitReadyTimeout, "max-wait-ready-timeout", l.MaxWaitReadyTimeout, ""+
-		"The longest waitReadyTimeout that a claim may have. Claims that are there already keep theirs.")
+		"Maximum waitReadyTimeout of a SandboxClaim. Existing claims keep theirs.")
 	fs.Int64Var(&l.MaxBytes, "max-claim-bytes", l.MaxBytes, ""+
-		"How many bytes one claim may put on its sandboxes, all together: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount, "+
-		"and of sandboxes made for it everything.")
+		"Maximum number of bytes that one SandboxClaim adds to its Sandboxes in total: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount, "+
+		"and all of the Sandboxes that are created for it.")
 	fs.IntVar(&l.MaxFreshSandboxes, "max-fresh-sandboxes", l.MaxFreshSandboxes, ""+
-		"How many sandboxes one claim may hold at a time that were made for it because the pools had too few. "+
-		"maxFreshSandboxes of a SandboxSet or SandboxTemplate says otherwise for what is made from it.")
+		"Maximum number of Sandboxes of one SandboxClaim at a time that were created for it because the pools had too few. "+
+		"maxFreshSandboxes of a SandboxSet or SandboxTemplate takes precedence for Sandboxes created from it.")
 	fs.StringVar(&l.PodMetadata, "claim-pod-metadata", l.PodMetadata, ""+
-		"Which labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All, None, "+
-		"or Prefixed, which holds back labels without a prefix, such as app, and those of kubernetes.io and k8s.io, by which Services select pods. "+
-		"They are on the Sandboxes in any case.")
+		"Which labels and annotations of SandboxClaims are copied to pods if neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All, None, "+
+		"or Prefixed, which excludes labels without a prefix, such as app, and those of kubernetes.io and k8s.io, because Services select pods by them. "+
+		"Sandboxes have all of them in any case.")
 	fs.IntVar(&l.MaxWaiting, "max-waiting-claims-per-namespace", l.MaxWaiting, ""+
-		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
-		"Beyond that, a claim that would have to wait is refused with 429.")
+		"Maximum number of SandboxClaims in a namespace that wait for Sandboxes. One user may have half of them, and further users share the rest. "+
+		"Further claims that would have to wait are rejected with 429.")
 }
 
 // Validate returns all errors of the options.

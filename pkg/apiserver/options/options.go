@@ -168,35 +168,35 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Traces.AddFlags(fs)
 
 	fs.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir, ""+
-		"Data folder of an etcd inside this process, in place of --etcd-servers. It is created if it does not exist. For one replica only.")
+		"Data directory of an etcd inside this process, which replaces --etcd-servers. It is created if it does not exist. For a single replica only.")
 	fs.Int64Var(&o.EmbeddedEtcdQuota, "embedded-etcd-quota-backend-bytes", o.EmbeddedEtcdQuota, ""+
-		"How many bytes the data of the embedded etcd may take. When they are used up, writes are refused until objects are deleted. "+
-		"0 is 8 GiB. This process keeps in memory what is stored, so the quota has to fit its limit of memory.")
+		"Storage quota of the embedded etcd in bytes. When it is exceeded, writes are rejected until objects are deleted. "+
+		"0 means 8 GiB. This process keeps the stored objects in memory, so the quota has to fit its memory limit.")
 	fs.BoolVar(&o.ServeSnapshots, "serve-snapshots", o.ServeSnapshots, ""+
-		"Give a snapshot of all that is in etcd to who may get the path "+snapshot.Path+", for backups. "+
-		"Only for an etcd that holds nothing else.")
+		"Serve snapshots of etcd for backups to users with the right to get the path "+snapshot.Path+". "+
+		"Use it only if etcd stores nothing else.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
-		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
-		"The claim is completed in the background then. Never longer than the timeout of the request.")
+		"Maximum time that the creation of a SandboxClaim waits for Sandboxes before the response is sent with those that were bound. "+
+		"The claim is then completed in the background. The timeout of the request limits it as well.")
 	o.ClaimLimits.AddFlags(fs)
 	o.WriteLimits.AddFlags(fs)
 	o.Runtimes.AddFlags(fs)
 	fs.StringSliceVar(&o.AllowedLabelDomains, "allowed-label-domains", o.AllowedLabelDomains, ""+
-		"The domains of the labels that claims of extensions.agents.x-k8s.io may put on their pods, with all domains below them.")
+		"Domains of the labels that SandboxClaims of extensions.agents.x-k8s.io may set on their pods, including subdomains.")
 	fs.BoolVar(&o.StrictAgentSandboxClaims, "strict-agent-sandbox-claims", o.StrictAgentSandboxClaims, ""+
-		"Refuse claims of extensions.agents.x-k8s.io that their pool or template does not take. "+
-		"Otherwise they are stored, and their condition Ready says why, as in agent-sandbox. "+
-		"The header \"Sandlot-Strict: true\" asks for it in one request.")
+		"Reject SandboxClaims of extensions.agents.x-k8s.io that their pool or template does not allow. "+
+		"Otherwise they are stored and their condition Ready has the reason, as in agent-sandbox. "+
+		"The header \"Sandlot-Strict: true\" enables it for one request.")
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
-		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
-		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
-		"and in a cluster a twelfth of all, but no more than 60, so that kube-apiserver has seats for other claims.")
+		"Maximum number of create requests of SandboxClaims that wait at the same time. Further ones are answered with Claiming immediately. "+
+		"0 means a part of the requests in flight: half of the mutating ones of a server without a cluster, "+
+		"and in a cluster a twelfth of all but at most 60, so that kube-apiserver has seats for other claims.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, ""+
-		"Requests a second to the cluster: quotas, templates, watches. Authentication, authorization and reads of the Pods of sandboxes are not limited by it.")
+		"Maximum number of requests per second to the cluster for quotas, templates and watches. Authentication, authorization and reads of Pods are not limited.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, ""+
-		"Requests to the cluster that may go beyond --kube-api-qps for a moment.")
+		"Number of requests to the cluster that may exceed --kube-api-qps in a burst.")
 	fs.BoolVar(&o.DisableClaimObservations, "disable-claim-observability-annotations", o.DisableClaimObservations, ""+
-		"Do not note on claims of agent-sandbox when they were first seen and first Ready, and which trace they belong to.")
+		"Do not add the annotations to SandboxClaims of agent-sandbox that record when they were first observed and first Ready, and their trace.")
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are

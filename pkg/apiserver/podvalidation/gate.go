@@ -137,7 +137,7 @@ func (g *Gate) Run(ctx context.Context) {
 	for {
 		err := g.ask(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot find out whether pods may be created in dry runs. What was known before holds")
+			klog.ErrorS(err, "Failed to check whether pods may be created in dry runs, keeping the last result")
 		}
 		failing = err != nil
 		if now, why := g.state(); now != before && g.self.Load() != nil {

@@ -79,7 +79,7 @@ func (s tableStore) Update(object any) error {
 	secret := object.(*corev1.Secret)
 	key, err := fromSecret(secret)
 	if err != nil {
-		s.logger.Error(err, "A Secret is ignored", "secret", klog.KObj(secret))
+		s.logger.Error(err, "Ignored Secret", "secret", klog.KObj(secret))
 		s.table.drop(strings.TrimPrefix(secret.Name, namePrefix))
 		return nil
 	}
@@ -100,7 +100,7 @@ func (s tableStore) Replace(objects []any, _ string) error {
 		secret := object.(*corev1.Secret)
 		key, err := fromSecret(secret)
 		if err != nil {
-			s.logger.Error(err, "A Secret is ignored", "secret", klog.KObj(secret))
+			s.logger.Error(err, "Ignored Secret", "secret", klog.KObj(secret))
 			continue
 		}
 		seen = append(seen, key)

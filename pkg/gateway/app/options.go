@@ -50,17 +50,17 @@ func NewOptions() *Options {
 
 // AddFlags adds the flags of the options to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "How to reach the cluster. Without it the program runs in the cluster.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Path to a kubeconfig file. If it is not set, the in-cluster configuration is used.")
 	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to serve on.")
-	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve on over TLS. 0 serves none.")
-	fs.IntVar(&o.InsecurePort, "insecure-port", o.InsecurePort, "Port to serve on without TLS, for a proxy on the same machine that ends it. 0 serves none.")
-	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "Certificate to serve with, read again when it changes.")
-	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "Its private key.")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "Where to serve /metrics over TLS, to who may get that path. 0 serves none.")
-	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "Where to serve /healthz and /readyz over HTTP.")
-	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "Requests a second to the cluster: those of each team, those for roads to its sandboxes, and those for API keys.")
-	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, "Requests to the cluster that may go beyond --kube-api-qps for a moment.")
-	fs.StringVar(&o.KeysNamespace, "keys-namespace", o.KeysNamespace, "Namespace of the Secrets that have the API keys.")
+	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve on over TLS. 0 disables it.")
+	fs.IntVar(&o.InsecurePort, "insecure-port", o.InsecurePort, "Port to serve on without TLS, for a proxy on the same machine that terminates TLS. 0 disables it.")
+	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "File with the serving certificate. It is reloaded when it changes.")
+	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "File with the private key of --tls-cert-file.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "Address to serve /metrics on over TLS. Users need the right to get that path. 0 disables it.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "Address to serve /healthz and /readyz on over HTTP.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "Maximum number of requests per second to the cluster, separately for each team, for routes to its sandboxes, and for API keys.")
+	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, "Number of requests to the cluster that may exceed --kube-api-qps in a burst.")
+	fs.StringVar(&o.KeysNamespace, "keys-namespace", o.KeysNamespace, "Namespace of the Secrets with the API keys.")
 	o.Options.AddFlags(fs)
 }
 

@@ -156,7 +156,7 @@ func (c *call) toError(err error) error {
 		// It is the gateway that the cluster does not know, not the caller.
 		return internal(c.r, err)
 	case told.Code >= http.StatusInternalServerError:
-		klog.FromContext(c.r.Context()).Error(err, "The cluster did not answer", "team", c.caller.Team, "path", c.r.URL.Path)
+		klog.FromContext(c.r.Context()).Error(err, "Failed to call the cluster", "team", c.caller.Team, "path", c.r.URL.Path)
 		return &Error{Code: http.StatusServiceUnavailable, Message: "the cluster did not answer; it is not known whether the request had an effect", RetryAfter: max(after, time.Second)}
 	}
 	return told

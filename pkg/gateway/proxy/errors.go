@@ -92,6 +92,6 @@ func answer(w http.ResponseWriter, r *http.Request, err error, to destination) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}
-	klog.FromContext(r.Context()).V(4).Info("A request did not reach its sandbox", "id", to.id, "port", to.port, "err", err)
+	klog.FromContext(r.Context()).V(4).Info("Failed to forward request to sandbox", "id", to.id, "port", to.port, "err", err)
 	problemOf(err, to).write(w)
 }

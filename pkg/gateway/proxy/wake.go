@@ -39,7 +39,7 @@ func (p *Proxy) wake(ctx context.Context, route routes.Route) (routes.Route, err
 			if errors.Is(err, routes.ErrUnavailable) {
 				return routes.Route{}, err
 			}
-			klog.FromContext(ctx).Info("A sandbox was not resumed", "id", route.ID, "err", err)
+			klog.FromContext(ctx).Info("Failed to resume sandbox", "id", route.ID, "err", err)
 			return routes.Route{}, fmt.Errorf("%w, and could not be resumed: %w", errNotResumed, err)
 		}
 		return p.awaitRunning(ctx, route)

@@ -73,7 +73,7 @@ func (t *Table) judge(ctx context.Context, id string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 	}
-	klog.FromContext(ctx).Error(err, "Looking up a sandbox failed", "id", id)
+	klog.FromContext(ctx).Error(err, "Failed to look up sandbox", "id", id)
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 

@@ -59,7 +59,7 @@ func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (netip.
 	case apierrors.IsNotFound(err):
 		return netip.Addr{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "Reading a sandbox failed", "sandbox", klog.KRef(target.Namespace, target.Name))
+		klog.FromContext(ctx).Error(err, "Failed to read sandbox", "sandbox", klog.KRef(target.Namespace, target.Name))
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case sandbox.UID != target.UID:
 		return netip.Addr{}, fmt.Errorf("%w: another sandbox has its name", sandboxproxy.ErrNotRunning)

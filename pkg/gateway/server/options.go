@@ -49,15 +49,15 @@ func NewOptions() Options {
 // AddFlags adds the flags of the options to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Domains, "domain", o.Domains, ""+
-		"Domain below which sandboxes have hosts, <port>-<id>.<domain>. The first one is told to clients. Without it any domain is taken for one. May be repeated.")
-	fs.StringVar(&o.EnvdVersion, "envd-version", o.EnvdVersion, "Version of envd in the sandboxes, as clients are told: they decide by it what it can do.")
-	fs.Int64Var(&o.MaxTimeout, "max-timeout", o.MaxTimeout, "Longest timeout of a sandbox, in seconds.")
-	fs.BoolVar(&o.AllowKeys, "allow-api-keys", o.AllowKeys, "Let teams make further API keys of theirs through the API.")
-	fs.Float64Var(&o.KeyRate, "key-rate", o.KeyRate, "How many requests a second an API key may make. A team may make ten times as many.")
-	fs.IntVar(&o.KeyBurst, "key-burst", o.KeyBurst, "How many requests an API key may make at once.")
-	fs.IntVar(&o.MaxRequests, "max-requests", o.MaxRequests, "How many requests of the API are worked at at a time. A team has at most what it leaves free for others.")
-	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "How many requests to sandboxes are forwarded at a time. A team has at most what it leaves free for others. There are at most as many connections as --max-requests and --max-forwarded together; for more, those without a request are closed.")
-	fs.BoolVar(&o.AllowLoopback, "allow-loopback", o.AllowLoopback, "Forward requests to addresses of this machine too, which simulated sandboxes have. Not for clusters.")
+		"Domain of the hosts of sandboxes, <port>-<id>.<domain>. Clients get the first one. If it is not set, any domain is accepted. May be repeated.")
+	fs.StringVar(&o.EnvdVersion, "envd-version", o.EnvdVersion, "Version of envd in the sandboxes that is reported to clients, which derive from it what envd supports.")
+	fs.Int64Var(&o.MaxTimeout, "max-timeout", o.MaxTimeout, "Maximum timeout of a sandbox in seconds.")
+	fs.BoolVar(&o.AllowKeys, "allow-api-keys", o.AllowKeys, "If true, teams can create API keys through the API.")
+	fs.Float64Var(&o.KeyRate, "key-rate", o.KeyRate, "Maximum number of requests per second of an API key. A team may send ten times as many.")
+	fs.IntVar(&o.KeyBurst, "key-burst", o.KeyBurst, "Number of requests that an API key may send in a burst.")
+	fs.IntVar(&o.MaxRequests, "max-requests", o.MaxRequests, "Maximum number of concurrent requests to the API. A team gets at most as many as it leaves free for others.")
+	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "Maximum number of concurrent requests to sandboxes. A team gets at most as many as it leaves free for others. The number of connections is limited to --max-requests plus --max-forwarded; beyond that, idle connections are closed.")
+	fs.BoolVar(&o.AllowLoopback, "allow-loopback", o.AllowLoopback, "If true, forward requests to loopback addresses, which simulated sandboxes have. Not for clusters.")
 }
 
 // Validate returns all errors of the options.

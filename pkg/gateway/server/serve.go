@@ -157,7 +157,7 @@ type quiet struct{ klog.Logger }
 // Write implements io.Writer.
 func (q quiet) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: panic")) || bytes.HasPrefix(line, []byte("http2: panic")) {
-		q.Error(nil, "A request ended in a panic", "message", string(line))
+		q.Error(nil, "Recovered from a panic of a request", "message", string(line))
 		return len(line), nil
 	}
 	q.V(4).Info("Connection", "message", string(line))

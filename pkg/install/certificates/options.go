@@ -58,25 +58,25 @@ func NewOptions() Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "certificates-namespace", o.Namespace,
-		"The namespace of the Secrets of certificates, and of the Services and Pods that they are for. Without it, --namespace.")
+		"Namespace of the Secrets of certificates and of the Services and Pods that use them. Defaults to --namespace.")
 	fs.StringSliceVar(&o.APIServices, "certificates-apiservice", o.APIServices,
-		"The APIServices whose caBundle is kept up to date, where they exist and name the Service of sandlot-apiserver.")
+		"APIServices whose caBundle is kept up to date if they exist and refer to the Service of sandlot-apiserver.")
 	fs.StringVar(&o.APIServerService, "certificates-apiserver-service", o.APIServerService,
-		"The Service of sandlot-apiserver.")
+		"Service of sandlot-apiserver.")
 	fs.StringSliceVar(&o.APIServerNames, "certificates-apiserver-names", o.APIServerNames,
-		"Further DNS names for the serving certificate of sandlot-apiserver.")
+		"Additional DNS names of the serving certificate of sandlot-apiserver.")
 	fs.IntVar(&o.EtcdMembers, "certificates-etcd-members", o.EtcdMembers,
-		"Make certificates for an etcd StatefulSet of so many members, too. 0 makes none.")
+		"Number of members of the etcd StatefulSet to issue certificates for. 0 issues none.")
 	fs.StringVar(&o.EtcdService, "certificates-etcd-service", o.EtcdService,
-		"The name of the etcd StatefulSet and of its headless Service.")
+		"Name of the etcd StatefulSet and of its headless Service.")
 	fs.DurationVar(&o.Validity, "certificates-validity", o.Validity,
-		"How long certificates are valid. They are replaced after two thirds of that.")
+		"Validity of certificates. They are rotated after two thirds of it.")
 	fs.DurationVar(&o.SignerValidity, "certificates-signer-validity", o.SignerValidity,
-		"How long the CA of the serving certificate is valid. It is replaced after two thirds of that.")
+		"Validity of the CA of the serving certificate. It is rotated after two thirds of it.")
 	fs.DurationVar(&o.EtcdSignerValidity, "certificates-etcd-signer-validity", o.EtcdSignerValidity,
-		"How long the CA of etcd's certificates is valid. Its replacement, after two thirds of that, waits until all Pods that trust it have been restarted.")
+		"Validity of the CA of the certificates of etcd. It is rotated after two thirds of it, once all Pods that trust it have been restarted.")
 	fs.DurationVar(&o.Overlap, "certificates-overlap", o.Overlap,
-		"How long a new CA has been published before it signs.")
+		"Time that a new CA is published before it signs certificates.")
 }
 
 // Validate tells what is wrong with the options.

@@ -41,7 +41,7 @@ func (r *reconciler) loadAPIServices(ctx context.Context, a authority) ([]apiSer
 			return nil, fmt.Errorf("getting APIService %s: %w", name, err)
 		}
 		if !r.serves(object) {
-			log.FromContext(ctx).V(2).Info("APIService is served by something else, its caBundle is left alone", "apiservice", name)
+			log.FromContext(ctx).V(2).Info("Kept the caBundle of an APIService that another server serves", "apiservice", name)
 			continue
 		}
 		encoded, _, err := unstructured.NestedString(object.Object, "spec", "caBundle")

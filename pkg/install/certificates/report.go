@@ -48,9 +48,9 @@ func (r *reconciler) noteSigner(ctx context.Context, secret *corev1.Secret, e si
 
 func (r *reconciler) noteIssued(ctx context.Context, t loadedTarget, pair *keyPair, why string) {
 	end := pair.cert.NotAfter.UTC().Format(time.RFC3339)
-	log.FromContext(ctx).Info("Made a certificate", "secret", t.secret.Name, "why", why, "notAfter", end)
+	log.FromContext(ctx).Info("Issued certificate", "secret", t.secret.Name, "why", why, "notAfter", end)
 	r.recorder.Eventf(t.secret, nil, corev1.EventTypeNormal, reasonIssued, action,
-		"Made a certificate, for %s; it is valid until %s", why, end)
+		"Issued certificate (%s), valid until %s", why, end)
 }
 
 // askForRestart warns once a day.

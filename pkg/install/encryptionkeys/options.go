@@ -34,11 +34,11 @@ func NewOptions() Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.AtRest, "encryption-at-rest", o.AtRest,
-		"Let sandlot-apiserver encrypt its store. Without it, what is encrypted is decrypted, for a version that cannot read it.")
+		"If true, sandlot-apiserver encrypts its store. If false, stored objects are decrypted, for a version that cannot read them.")
 	fs.DurationVar(&o.Rotation, "encryption-key-rotation", o.Rotation,
-		"How old the key of the store becomes before the next one is made. At least 24h.")
+		"Age at which the key of the store is rotated. At least 24h.")
 	fs.DurationVar(&o.Overlap, "encryption-key-overlap", o.Overlap,
-		"How long a new key of the store has been published before it writes.")
+		"Time that a new key of the store is published before it encrypts.")
 }
 
 // Validate tells what is wrong with the options.

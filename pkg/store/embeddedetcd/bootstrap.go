@@ -27,7 +27,7 @@ func (s *Server) beginBootstrap() error {
 	_, err := os.Stat(s.unfinished())
 	switch {
 	case err == nil:
-		klog.InfoS("The first start was interrupted and begins again", "folder", s.etcdDir())
+		klog.InfoS("Restarting the first start, which was interrupted", "folder", s.etcdDir())
 		if err := os.RemoveAll(s.etcdDir()); err != nil {
 			return fmt.Errorf("removing what an interrupted first start left: %w", err)
 		}

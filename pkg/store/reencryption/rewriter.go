@@ -85,7 +85,7 @@ func (r *Rewriter) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "What is stored could not be encrypted anew. It is tried again")
+			klog.FromContext(ctx).Error(err, "Failed to encrypt the store with the current key, retrying")
 		}
 		select {
 		case <-ctx.Done():
@@ -142,7 +142,7 @@ var errChanged = errors.New("a server came meanwhile that writes with another ke
 // the key.
 func (r *Rewriter) work(ctx context.Context, key string, written record) error {
 	log := klog.FromContext(ctx)
-	log.Info("Encrypting what is stored with the key that new values have", "key", key)
+	log.Info("Encrypting the store with the current key", "key", key)
 	begun, err := r.replace(ctx, written, record{key: key})
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (r *Rewriter) work(ctx context.Context, key string, written record) error {
 		return err
 	}
 	pending.Set(0)
-	log.Info("Everything that is stored is encrypted with the key that new values have", "key", key, "rewritten", rewritten)
+	log.Info("Encrypted the store with the current key", "key", key, "rewritten", rewritten)
 	return nil
 }
 

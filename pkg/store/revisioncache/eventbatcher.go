@@ -72,7 +72,7 @@ func (b *eventBatcher) run() {
 		if len(b.pending) > 0 && !b.requested && len(b.inner.ResultChan()) == 0 {
 			b.requested = true
 			if err := b.source.requestProgress(b.done); err != nil {
-				klog.V(2).InfoS("Requesting the progress of a watch from etcd failed", "err", err)
+				klog.V(2).InfoS("Failed to request the progress of a watch from etcd", "err", err)
 			}
 		}
 	}

@@ -134,7 +134,7 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 	}
 	reads.Wait()
 	if err := errors.Join(errs...); err != nil {
-		klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))
+		klog.FromContext(ctx).Error(err, "Failed to read access tokens for the response to a create", "claim", klog.KObj(claim))
 		return
 	}
 	bySandbox := make(map[string]string, len(bound))

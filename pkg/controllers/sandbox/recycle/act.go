@@ -65,7 +65,7 @@ func (c *Controller) reject(ctx context.Context, o *observation, p plan) error {
 // fail deletes a sandbox, or tells why, and then sets the time at which it is deleted.
 func (c *Controller) fail(ctx context.Context, o *observation, p plan) error {
 	kept := retention(o.sandbox)
-	log.FromContext(ctx).V(2).Info("Giving up a sandbox that was to be recycled", "reason", p.reason, "message", p.message, "kept", kept)
+	log.FromContext(ctx).V(2).Info("Failed to recycle sandbox, giving it up", "reason", p.reason, "message", p.message, "kept", kept)
 	if kept <= 0 {
 		err := c.options.Client.Delete(ctx, o.sandbox.DeepCopy(), client.Preconditions{
 			UID: new(o.sandbox.UID), ResourceVersion: new(o.sandbox.ResourceVersion),

@@ -94,7 +94,7 @@ func (c *Controller) act(ctx context.Context, claim *v1alpha1.SandboxClaim, end,
 		if err := c.mark(ctx, claim, now); err != nil {
 			return err
 		}
-		log.FromContext(ctx).V(2).Info("The claim has expired", "end", end, "shutdownPolicy", claim.Spec.Lifecycle.ShutdownPolicy)
+		log.FromContext(ctx).V(2).Info("Expired claim", "end", end, "shutdownPolicy", claim.Spec.Lifecycle.ShutdownPolicy)
 		c.recordExpiry(claim)
 		return nil // the claim as it is now is on its way
 	}

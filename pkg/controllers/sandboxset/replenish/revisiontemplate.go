@@ -152,7 +152,7 @@ func (r *revisionTemplates) ensureInline(
 		missing := revisionMissing{revision, err.Error(), now.Add(templateRetry)}
 		r.states.update(key, func(s *setState) { s.revisionMissing = missing })
 		if missing.revision != before.revision || missing.message != before.message {
-			log.FromContext(ctx).Error(err, "The revision is in no SandboxTemplate", "revision", revision)
+			log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
 			r.report.revisionMissing(set, err)
 		}
 	}

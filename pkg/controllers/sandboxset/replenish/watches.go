@@ -206,7 +206,7 @@ func (w *watches) templates() handler.EventHandler {
 func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q queue.Interface) {
 	sets, err := w.caches.surging.Surging(namespace, name)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Finding the sets that may grow", "namespace", namespace, "name", name)
+		log.FromContext(ctx).Error(err, "Failed to find the sets that may grow", "namespace", namespace, "name", name)
 		return
 	}
 	for _, set := range sets {
@@ -258,7 +258,7 @@ func (w *watches) setsOfTemplate(ctx context.Context, template client.Object) []
 		for _, kind := range []string{v1alpha1.TemplateKindSandboxTemplate, v1alpha1.TemplateKindPodTemplate} {
 			users, err := w.caches.setUsers.UsersOf(kind, template.GetNamespace(), prefix)
 			if err != nil {
-				log.FromContext(ctx).Error(err, "Finding the sets of a template", "namespace", template.GetNamespace(), "name", prefix)
+				log.FromContext(ctx).Error(err, "Failed to find the sets of a template", "namespace", template.GetNamespace(), "name", prefix)
 			}
 			for _, set := range users {
 				names.Insert(set.GetName())
