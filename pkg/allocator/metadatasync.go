@@ -19,7 +19,7 @@ import (
 )
 
 // metadataSyncsAtOnce is how many claims a server brings changed metadata of to sandboxes at the same
-// time. A namespace has as many of them as it leaves free.
+// time, so that the others of the workers go on binding. A namespace has as many as it leaves free.
 const metadataSyncsAtOnce = 16
 
 // metadataSyncer has the claims that are Completed and have been given other metadata since, on
@@ -55,7 +55,7 @@ type edited struct {
 func newMetadataSyncer(r *reconciler, p *passer) *metadataSyncer {
 	return &metadataSyncer{
 		passer: p, reconciler: r, byUID: map[types.UID]*edited{},
-		share: newWorkShare(metadataSyncsAtOnce, func(uid types.UID) { r.queue.Add(uid) }),
+		share: newWorkLimit(metadataSyncsAtOnce, func(uid types.UID) { r.queue.Add(uid) }),
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
+// rebindsAtOnce is how many claims that may have lost their sandbox a server looks at at the same time,
+// so that the others of the workers go on binding.
+const rebindsAtOnce = 8
+
 // rebinder opens claims again that are bound for as long as they exist and have lost their
 // sandbox; then they are unfinished, and the finisher binds another to them. It knows a claim
 // from when there may be a reason to look at it until it has been looked at. What it does
@@ -23,6 +27,7 @@ import (
 type rebinder struct {
 	reconciler *reconciler
 	committer  *committer
+	share      *workShare
 
 	mu    sync.Mutex
 	known map[types.UID]lookedAt
@@ -39,7 +44,10 @@ type lookedAt struct {
 }
 
 func newRebinder(r *reconciler, c *committer) *rebinder {
-	return &rebinder{reconciler: r, committer: c, known: map[types.UID]lookedAt{}}
+	return &rebinder{
+		reconciler: r, committer: c, known: map[types.UID]lookedAt{},
+		share: newWorkLimit(rebindsAtOnce, func(uid types.UID) { r.queue.Add(uid) }),
+	}
 }
 
 // sandboxIs takes in the state of a sandbox: one that is being deleted is lost to its claim.
@@ -116,10 +124,16 @@ func (h *rebinder) namespaceOf(uid types.UID) string {
 }
 
 func (h *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	if at, ok := h.at(uid); ok {
-		return h.turn(ctx, uid, at)
+	at, ok := h.at(uid)
+	if !ok {
+		h.share.wake()
+		return 0, nil
 	}
-	return 0, nil
+	if !h.share.begin(at.Namespace, uid) {
+		return 0, nil
+	}
+	defer h.share.end(at.Namespace)
+	return h.turn(ctx, uid, at)
 }
 
 // sandboxOf returns the sandbox that a claim names, no older than a resourceVersion; nil if

@@ -148,6 +148,7 @@ func (r *reconciler) next(ctx context.Context) bool {
 // reconcile calls the subreconcilers for a claim, and makes it due again where they say so.
 func (r *reconciler) reconcile(ctx context.Context, namespace string, uid types.UID) {
 	var dueAfter []time.Duration
+	failed := false
 	for _, sub := range r.subreconcilers {
 		again, err := sub.reconcile(ctx, uid)
 		switch {
@@ -159,14 +160,15 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string, uid types.
 			if !errors.Is(err, errClaimMoved) && !errors.Is(err, errAgain) {
 				klog.FromContext(ctx).Error(err, "Failed to reconcile claim, retrying", "namespace", namespace, "uid", uid)
 			}
-			r.queue.AddRateLimited(uid)
-			return
+			failed = true
 		}
 		if again > 0 {
 			dueAfter = append(dueAfter, again)
 		}
 	}
 	switch {
+	case failed:
+		r.queue.AddRateLimited(uid)
 	case len(dueAfter) == 0:
 		r.queue.Forget(uid)
 	case slices.Contains(dueAfter, soon):

@@ -21,6 +21,8 @@ import (
 // it calls wake instead, so that another turn can begin.
 type workShare struct {
 	workers int
+	// isLimit: there are no more turns than workers. Otherwise each namespace has one in any case.
+	isLimit bool
 	// add queues a turn that was put off again.
 	add func(types.UID)
 
@@ -49,6 +51,13 @@ func newWorkShare(workers int, add func(types.UID)) *workShare {
 	s.waiting = btree.New(8, func(a, b *share) bool {
 		return cmp.Or(cmp.Compare(a.turns+a.woken, b.turns+b.woken), cmp.Compare(a.namespace, b.namespace)) < 0
 	})
+	return s
+}
+
+// newWorkLimit returns a workShare that never has more turns than workers.
+func newWorkLimit(workers int, add func(types.UID)) *workShare {
+	s := newWorkShare(workers, add)
+	s.isLimit = true
 	return s
 }
 
@@ -123,6 +132,9 @@ func (s *workShare) due() []types.UID {
 // mayBegin reports whether a namespace may have one more turn while this many workers are busy.
 func (s *workShare) mayBegin(sh *share, busy int) bool {
 	has := sh.turns + sh.woken
+	if s.isLimit && busy >= s.workers {
+		return false
+	}
 	return has == 0 || has < s.workers-busy-1
 }
 

@@ -4,10 +4,12 @@
 package allocator
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -128,6 +130,41 @@ func TestPutOffTurnsAtRandom(t *testing.T) {
 	}
 }
 
+// TestWorkLimit: there are no more turns than workers, of however many namespaces.
+func TestWorkLimit(t *testing.T) {
+	var again woken
+	s := newWorkLimit(2, again.add)
+	if !s.begin("a", "a") || !s.begin("b", "b") || s.begin("c", "c") {
+		t.Fatal("there are not two turns")
+	}
+	s.end("a")
+	if !slices.Equal(again, woken{"c"}) || !s.begin("c", "c") {
+		t.Errorf("woken are %v", again)
+	}
+}
+
+// TestReconcileCallsAll: the error of one subreconciler does not keep a claim from the others.
+func TestReconcileCallsAll(t *testing.T) {
+	d := newDesk(t)
+	var called []string
+	sub := func(name string, err error) subreconciler {
+		return stubSubreconciler(func() (time.Duration, error) { called = append(called, name); return 0, err })
+	}
+	d.reconciler.subreconcilers = []subreconciler{sub("first", errDown), sub("second", nil)}
+	d.reconciler.queue.Add("claim")
+	d.reconciler.next(t.Context())
+	if !slices.Equal(called, []string{"first", "second"}) || d.reconciler.queue.NumRequeues("claim") != 1 {
+		t.Errorf("called %v, tried again %d times", called, d.reconciler.queue.NumRequeues("claim"))
+	}
+}
+
+// stubSubreconciler has work on each claim.
+type stubSubreconciler func() (time.Duration, error)
+
+func (stubSubreconciler) namespaceOf(types.UID) string { return "ns" }
+
+func (s stubSubreconciler) reconcile(context.Context, types.UID) (time.Duration, error) { return s() }
+
 // TestDeletedClaimPassesTurnOn checks for each workShare that a claim that was put off, and that is
 // gone when it is woken, leaves its turn to another claim.
 func TestDeletedClaimPassesTurnOn(t *testing.T) {
@@ -138,6 +175,7 @@ func TestDeletedClaimPassesTurnOn(t *testing.T) {
 		"claims":   {&d.reconciler.share},
 		"setups":   {&d.finisher.setupShare},
 		"metadata": {&d.metadata.share},
+		"rebinds":  {&d.rebinder.share},
 	} {
 		t.Run(name, func(t *testing.T) {
 			add := (*of.share).add

@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"bytes"
 	linked "container/list"
 	"context"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -64,8 +66,8 @@ func DefaultWatchLimits() WatchLimits {
 //
 // A write that was ended returns at once, unless it is one of HTTP/2 and the client reads
 // nothing from the whole connection. Where such writes take as many bytes again, further ones
-// of their users fail. Such a connection is closed when a write has not returned for as long again
-// as it may take.
+// of their users fail. Such a connection is closed when a write that was ended has not returned
+// within minWriteTime, or when another has not for twice as long as it may take.
 type slowWatches struct {
 	limits      WatchLimits
 	clock       clock.PassiveClock
@@ -126,6 +128,7 @@ func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel fu
 	}
 	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 	writer.keepsEvents = ok && as.Convert != nil
+	writer.initial = req.URL.Query().Get("sendInitialEvents") == "true"
 	return writer
 }
 
@@ -154,6 +157,9 @@ type watchWriter struct {
 	keepsEvents bool
 	// tooMuchKept: such a buffer is larger than maxKept.
 	tooMuchKept bool
+	// initial: the watch has asked for the objects that exist, and the bookmark that ends these was not
+	// written yet. Its client could not watch from there, and would begin again.
+	initial bool
 	// unflushed is the size of the last write since the last flush.
 	unflushed int
 
@@ -165,6 +171,8 @@ type watchWriter struct {
 	place   *linked.Element
 	hurried bool
 	ended   bool
+	// closing closes the connection if a write that was ended does not return.
+	closing *time.Timer
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -174,6 +182,7 @@ func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *watchWriter) Write(p []byte) (n int, err error) {
 	w.unflushed = len(p)
 	w.tooMuchKept = w.tooMuchKept || w.keepsEvents && len(p) > maxKept
+	w.initial = w.initial && !beginsBookmark(p)
 	err = w.bounded(len(p), func() error {
 		n, err = w.ResponseWriter.Write(p)
 		return err
@@ -181,10 +190,16 @@ func (w *watchWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+// beginsBookmark reports whether what is written begins an event of type BOOKMARK. All encodings have the
+// type first, before anything that users write.
+func beginsBookmark(p []byte) bool {
+	return bytes.Contains(p[:min(len(p), 24)], []byte(watch.Bookmark))
+}
+
 // Flush implements http.Flusher.
 func (w *watchWriter) Flush() {
 	_ = w.bounded(w.unflushed, w.controller.Flush) // an error has ended the watch
-	if w.tooMuchKept {
+	if w.tooMuchKept && !w.initial {
 		w.cancel() // its client watches again from there
 	}
 	w.unflushed = 0
@@ -276,12 +291,18 @@ func (s *slowWatches) endEarly(w *watchWriter) {
 	s.live.add(w.user, -w.size)
 	s.ending.add(w.user, w.size)
 	_ = w.controller.SetWriteDeadline(past)
+	if w.conn != nil {
+		w.closing = time.AfterFunc(minWriteTime, func() { _ = w.conn.Close() })
+	}
 }
 
 // end counts a write no longer. It reports whether the watch may go on.
 func (s *slowWatches) end(w *watchWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if w.closing != nil {
+		w.closing.Stop()
+	}
 	switch {
 	case w.place == nil: // it had no bytes
 	case w.ended:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -273,6 +274,32 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 			}
 		}), limits, &connections{}).ServeHTTP(httptest.NewRecorder(), req)
 	}
+}
+
+// TestLargeInitialEvents: a watch that asks for the objects that exist goes on until it has all of them,
+// because its client would begin again.
+func TestLargeInitialEvents(t *testing.T) {
+	t.Parallel()
+	req := httptest.NewRequest(http.MethodGet, "/?sendInitialEvents=true", http.NoBody)
+	req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
+	limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute}
+	withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		for _, event := range []struct {
+			text string
+			ends bool
+		}{
+			{`{"type":"ADDED","object":"` + strings.Repeat("x", maxKept), false},
+			{`{"type":"ADDED","object":"BOOKMARK`, false},
+			{`{"type":"BOOKMARK","object":`, true},
+		} {
+			_, _ = w.Write([]byte(event.text))
+			w.(http.Flusher).Flush()
+			if ends := req.Context().Err() != nil; ends != event.ends {
+				t.Errorf("after %.30s: the watch ends: %t", event.text, ends)
+			}
+		}
+	}), limits, &connections{}).ServeHTTP(httptest.NewRecorder(), req)
 }
 
 // The writes of all users have a limit of their own.

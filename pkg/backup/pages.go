@@ -164,14 +164,17 @@ func (p *boltPages) check(id uint64, depth int, leaf func(page uint64, flags uin
 	if count == 0 || pageHeader+count*pageElement > len(page) {
 		return badPage(id, "it has %d elements", count)
 	}
-	for i := range count {
-		at := pageHeader + i*pageElement
-		element := page[at:]
+	below := make([]uint64, count) // so that the page is not kept while these are checked
+	for i := range below {
+		element := page[pageHeader+i*pageElement:]
 		position, key := uint64(binary.NativeEndian.Uint32(element)), uint64(binary.NativeEndian.Uint32(element[4:]))
 		if position+key > uint64(len(element)) {
 			return badPage(id, "element %d is beyond it", i)
 		}
-		if err := p.check(binary.NativeEndian.Uint64(element[8:]), depth+1, leaf); err != nil {
+		below[i] = binary.NativeEndian.Uint64(element[8:])
+	}
+	for _, next := range below {
+		if err := p.check(next, depth+1, leaf); err != nil {
 			return err
 		}
 	}

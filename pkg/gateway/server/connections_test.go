@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // serveGateway serves a handler as a gateway with a limit of connections.
@@ -285,9 +286,17 @@ func TestConnectionsOfProtocols(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			if used != nil && (used.from != nil || gateway.connections.open != 0) {
-				t.Errorf("HTTP/%d, TLS %v: the connection is open", proto, secure)
+			if used == nil {
+				continue
 			}
+			expect.Eventually(t.Context(), t, func(context.Context) error { // Serve does not wait for that
+				gateway.connections.mu.Lock()
+				defer gateway.connections.mu.Unlock()
+				if used.from != nil || gateway.connections.open != 0 {
+					return fmt.Errorf("HTTP/%d, TLS %v: the connection is open", proto, secure)
+				}
+				return nil
+			})
 		}
 	}
 }

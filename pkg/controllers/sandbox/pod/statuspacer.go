@@ -90,10 +90,11 @@ func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxSt
 
 // restartIsRepeatable reports whether the write of a restart can be delayed. In a pool, it is written
 // at once if the agent-runtime has a token, or is to get one: a runtime that was restarted has no
-// token, and nobody may claim it until it has one. The kubelet delays restarts. A sandbox in use gets
-// no token again.
+// token, and nobody may claim it until it has one. So is one while the sandbox is prepared for a claim,
+// which sets up the runtime again. The kubelet delays restarts. A sandbox in use gets no token again.
 func restartIsRepeatable(sandbox *v1alpha1.Sandbox) bool {
-	return !v1alpha1.IsInPool(sandbox) ||
+	isPrepared := v1alpha1.IsInPool(sandbox) || sandbox.Annotations[v1alpha1.AnnotationStarting] == "true"
+	return !isPrepared ||
 		meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
 }
 

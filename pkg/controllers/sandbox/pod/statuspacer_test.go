@@ -222,6 +222,7 @@ func TestRestartsOfRuntimesInPoolsAreWrittenAtOnce(t *testing.T) {
 	inPool := func(s *v1alpha1.Sandbox) {
 		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", Controller: new(true)}}
 	}
+	starting := func(s *v1alpha1.Sandbox) { s.Annotations = map[string]string{v1alpha1.AnnotationStarting: "true"} }
 	for name, test := range map[string]struct {
 		sandbox *v1alpha1.Sandbox
 		delayed bool
@@ -231,6 +232,7 @@ func TestRestartsOfRuntimesInPoolsAreWrittenAtOnce(t *testing.T) {
 		"no runtime in a pool":   {newSandbox(inPool), true},
 		"has a token in use":     {newSandbox(runtimeIs(metav1.ConditionTrue)), true},
 		"gets a token in use":    {newSandbox(runtimeIs(metav1.ConditionFalse)), true},
+		"is set up for a claim":  {newSandbox(starting, runtimeIs(metav1.ConditionFalse)), false},
 	} {
 		p := newStatusPacer(clocktesting.NewFakePassiveClock(now))
 		p.readiness.RecordWrite(newSandbox())
