@@ -22,6 +22,12 @@ import (
 // that API, and gives the claim the condition Ready of its sandbox, or says why it has none.
 type agentSandbox struct{}
 
+var (
+	_ progresser = agentSandbox{}
+	_ marker     = agentSandbox{}
+	_ reporter   = agentSandbox{}
+)
+
 func (agentSandbox) applies(s *State) bool { return v1alpha1.OfAgentSandbox(s.Claim) }
 
 // progress lets a sandbox count that failed: it is the claim's as it is, which its conditions tell.

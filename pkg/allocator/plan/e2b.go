@@ -8,6 +8,8 @@ import "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 // e2bSandbox is the feature of claims that the gateway of the E2B API makes.
 type e2bSandbox struct{}
 
+var _ marker = e2bSandbox{}
+
 func (e2bSandbox) applies(s *State) bool { return v1alpha1.IsE2BClaim(s.Claim) }
 
 // mark writes the id by which the E2B API finds the sandbox.

@@ -11,9 +11,9 @@ import (
 // A feature is something that a claim can have beside sandboxes that are ready, such as another
 // image in them. It takes part in the plans of the claims that it applies to, as a plug-in of
 // kube-scheduler does: it implements those of the interfaces below that it needs. They are listed
-// in the order in which a claim passes them. What a feature has to do to a sandbox, and how far it
-// is, is written on the sandbox, so any controller and any server can go on from there. A new
-// feature is a file with a type and an entry in features.
+// in the order in which they are called: up to checker by Assess, the others by Next. What a
+// feature has to do to a sandbox, and how far it is, is written on the sandbox, so any controller
+// and any server can go on from there. A new feature is a file with a type and an entry in features.
 type feature interface {
 	// applies reports whether plans of the claim call the feature.
 	applies(s *State) bool
@@ -29,16 +29,17 @@ type progresser interface {
 	progress(a *Assessment, sb *v1alpha1.Sandbox, before preparation) preparation
 }
 
-// counter is a feature that changes sandboxes when they count.
-type counter interface {
-	// count writes on a sandbox that it counts.
-	count(a *Assessment, sb *v1alpha1.Sandbox)
-}
-
 // releaser is a feature that changes sandboxes that failed.
 type releaser interface {
 	// release writes on a sandbox that the claim lets go of why it failed.
 	release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.SetupError)
+}
+
+// counter is a feature that changes sandboxes when they count: they are ready, and are in
+// status.claimedReplicas from then on.
+type counter interface {
+	// count writes on a sandbox that it counts.
+	count(a *Assessment, sb *v1alpha1.Sandbox)
 }
 
 // checker is a feature that decides by what the claim holds what it may have.
@@ -46,6 +47,12 @@ type checker interface {
 	// check is called before sandboxes are looked for. onTheWay is how many the claim holds that may
 	// come to count.
 	check(a *Assessment, onTheWay int)
+}
+
+// cleaner is a feature that leaves something on sandboxes.
+type cleaner interface {
+	// clean removes what an earlier claim has left on a sandbox of a pool.
+	clean(sb *v1alpha1.Sandbox)
 }
 
 // marker is a feature that says on each sandbox of the claim whose it is.
@@ -71,12 +78,6 @@ type binding struct {
 	waits bool
 	// err is why the sandbox cannot be bound.
 	err error
-}
-
-// cleaner is a feature that leaves something on sandboxes.
-type cleaner interface {
-	// clean removes what an earlier claim has left on a sandbox of a pool.
-	clean(sb *v1alpha1.Sandbox)
 }
 
 // reporter is a feature that tells something in the status of the claim.

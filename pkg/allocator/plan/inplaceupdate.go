@@ -33,6 +33,15 @@ import (
 // go.
 type inPlaceUpdate struct{}
 
+var (
+	_ progresser = inPlaceUpdate{}
+	_ releaser   = inPlaceUpdate{}
+	_ checker    = inPlaceUpdate{}
+	_ cleaner    = inPlaceUpdate{}
+	_ binder     = inPlaceUpdate{}
+	_ reporter   = inPlaceUpdate{}
+)
+
 // applies reports whether the claim asks for an update, or it or one of its sandboxes tells of one, or
 // a sandbox that was found for it is to be changed.
 func (inPlaceUpdate) applies(s *State) bool {

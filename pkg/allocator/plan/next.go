@@ -27,6 +27,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if a.State.Broken != nil {
 		p.Broken = a.State.Broken
 	}
+	// A candidate may have to be changed in place, which no feature knew before.
 	a.State.Offered = o.Candidates
 	a.features = featuresOf(&a.State)
 	waits, err := a.take(p, &o, marks)

@@ -26,6 +26,14 @@ import (
 // different, because they must not run twice: see AnnotationMounting.
 type runtimeSetup struct{}
 
+var (
+	_ progresser = runtimeSetup{}
+	_ releaser   = runtimeSetup{}
+	_ counter    = runtimeSetup{}
+	_ checker    = runtimeSetup{}
+	_ binder     = runtimeSetup{}
+)
+
 // applies is true for all claims: sandboxes say whether they have a runtime.
 func (runtimeSetup) applies(*State) bool { return true }
 
