@@ -50,13 +50,19 @@ func checkElements(body []byte) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the object has %d keys and items of lists, and may have %d: write fewer fields", count, maxElements))
 }
 
-// countElements returns how many keys and items of lists a JSON text has. It reports false if
-// the text is no JSON.
+// countElements returns how many keys and items of lists a JSON text has. Of a list, which is a JSON
+// patch, it counts those in the values of its operations: the generic handler has a limit of 10,000
+// operations. It reports false if the text is no JSON.
 func countElements(js []byte) (count int, ok bool) {
 	decoder := jsontext.NewDecoder(bytes.NewReader(js), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	notCounted := 0
+	if decoder.PeekKind() == '[' {
+		notCounted = 2
+	}
 	for {
 		kind := decoder.PeekKind()
-		in, before := decoder.StackIndex(decoder.StackDepth())
+		depth := decoder.StackDepth()
+		in, before := decoder.StackIndex(depth)
 		isEnd, isValueOfKey := kind == '}' || kind == ']', in == '{' && before%2 == 1
 		if _, err := decoder.ReadToken(); err != nil {
 			return 0, false
@@ -64,7 +70,7 @@ func countElements(js []byte) (count int, ok bool) {
 		if decoder.StackDepth() == 0 {
 			return count, true
 		}
-		if in != 0 && !isEnd && !isValueOfKey {
+		if depth > notCounted && in != 0 && !isEnd && !isValueOfKey {
 			count++
 		}
 	}
