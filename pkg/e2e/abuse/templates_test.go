@@ -51,10 +51,10 @@ func patchedSet(name, template string, patch *runtime.RawExtension) *v1alpha1.Sa
 	return set
 }
 
-// TestLargePatches patches a large template with a large patch, of 240 KiB each: lists of
+// TestLargePatches patches a large template with large patches, of 100 KiB each: lists of
 // thousands that are merged by their keys.
 func TestLargePatches(t *testing.T) {
-	const each = 8000
+	const each = 3300 // three keys and items each: more than 10,000 are refused
 	s := startServer(t)
 	innocent := s.innocent(t)
 	template := builders.Template("large")
@@ -63,12 +63,16 @@ func TestLargePatches(t *testing.T) {
 		t.Logf("the template: %.200v", err)
 	}
 	before := s.usage(t)
-	for i := range 4 {
+	for i := range 10 {
 		_, err := s.SandboxSets(eve).Create(t.Context(), patchedSet(fmt.Sprintf("set-%d", i), "large", variables(t, fmt.Sprint(i), 1, each)), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Error(err)
 		}
 		t.Logf("a set: %.200v", err)
+	}
+	_, err := s.SandboxSets(eve).Create(t.Context(), patchedSet("larger", "large", variables(t, "larger", 1, 8000)), metav1.CreateOptions{})
+	if !apierrors.IsBadRequest(err) {
+		t.Errorf("a larger set: %.200v", err)
 	}
 	innocent.undisturbed(t)
 	s.usage(t).since(t, before).atMost(t, usage{cpu: 6 * time.Second, store: 16 * mebibyte, heap: 64 * mebibyte})
