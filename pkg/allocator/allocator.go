@@ -137,7 +137,9 @@ func New(o Options) *Allocator {
 	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.passer)
 	a.rebinder = newRebinder(a.reconciler, a.committer)
-	a.reconciler.subreconcilers = []subreconciler{a.finisher, a.rebinder, a.metadata}
+	a.reconciler.subreconcilers = []subreconciler{
+		a.finisher, newLimited(a.rebinder, rebindsAtOnce, a.reconciler), newLimited(a.metadata, metadataSyncsAtOnce, a.reconciler),
+	}
 	a.feeds = &Feeds{stock: a.stock, known: a.finisher.known, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
 	return a
 }

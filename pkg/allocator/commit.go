@@ -121,9 +121,17 @@ func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, h *han
 	return txn, nil
 }
 
-// commitClaim commits a transaction of a claim alone.
-func (c *committer) commitClaim(ctx context.Context, txn Txn) error {
-	err := txn.Commit(ctx)
+// updateClaim writes a claim alone, as it is to be after the state of its resourceVersion. It returns
+// errClaimMoved if the claim is not in that state any more.
+func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+	txn := c.store.Begin()
+	defer txn.Release()
+	if err := txn.UpdateClaim(ctx, claim, int64(version(claim))); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.commitTimeout)
+	defer cancel()
+	err := txn.Commit(within)
 	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
 		return errClaimMoved
 	}

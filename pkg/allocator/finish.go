@@ -60,7 +60,7 @@ func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Durati
 	return &finisher{
 		planner: p, committer: c, reconciler: r, passer: &passer{p.templates, c}, syncWindow: syncWindow,
 		known:      newUnfinishedClaims(c.clock, c.queue, r.queue),
-		setupShare: newWorkShare(setupsAtOnce, func(uid types.UID) { r.queue.Add(uid) }), setUp: setUp,
+		setupShare: newWorkShare(setupsAtOnce, r.queue.Add), setUp: setUp,
 		tellings: newTellings(), toldAt: c.clock.Now(),
 	}
 }

@@ -13,7 +13,7 @@ import (
 // bringMetadata does a step of bringing the metadata of a claim, which was changed while it
 // gets its sandboxes, to those that it has: it is part of a turn, so that it and the
 // binding never meet. It returns what the plan has to know, or that a transaction was
-// written and the turn is over. Claims that are Completed are the business of edits.
+// written and the turn is over. The metadataSyncer does it for claims that are Completed.
 func (w *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
 	claim, pass := seen.claim, u.work.metadata
 	switch {

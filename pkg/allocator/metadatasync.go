@@ -30,7 +30,6 @@ const metadataSyncsAtOnce = 16
 type metadataSyncer struct {
 	passer     *passer
 	reconciler *reconciler
-	share      *workShare
 
 	mu    sync.Mutex
 	byUID map[types.UID]*edited
@@ -53,10 +52,7 @@ type edited struct {
 }
 
 func newMetadataSyncer(r *reconciler, p *passer) *metadataSyncer {
-	return &metadataSyncer{
-		passer: p, reconciler: r, byUID: map[types.UID]*edited{},
-		share: newWorkLimit(metadataSyncsAtOnce, func(uid types.UID) { r.queue.Add(uid) }),
-	}
+	return &metadataSyncer{passer: p, reconciler: r, byUID: map[types.UID]*edited{}}
 }
 
 // observeClaim takes in the state of a claim.
@@ -75,9 +71,7 @@ func (e *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
 
 // claimIsGone takes in that a claim is gone.
 func (e *metadataSyncer) claimIsGone(uid types.UID) {
-	e.mu.Lock()
-	known := e.byUID[uid]
-	e.mu.Unlock()
+	known := e.of(uid)
 	if known == nil {
 		return
 	}
@@ -147,19 +141,13 @@ func (e *metadataSyncer) of(uid types.UID) *edited {
 func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	known := e.of(uid)
 	if known == nil {
-		e.share.wake()
 		return 0, nil
 	}
 	claim := known.latest()
 	if claim == nil {
 		e.forget(uid)
-		e.share.wake()
 		return 0, nil
 	}
-	if !e.share.begin(claim.Namespace, uid) {
-		return 0, nil
-	}
-	defer e.share.end(claim.Namespace)
 	again, err = e.turn(ctx, uid, known, claim)
 	if err != nil && throttledFor(err) == 0 {
 		known.held, known.read = nil, false // whatever was written, the store knows
@@ -242,14 +230,7 @@ func (c *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
 // observe notes in the claim that its sandboxes have what it says.
 func (e *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
 	next := plan.MetadataBrought(claim, &known.pass.report, known.held, e.passer.committer.clock.Now())
-	txn := e.passer.committer.store.Begin()
-	defer txn.Release()
-	if err := txn.UpdateClaim(ctx, next, int64(version(claim))); err != nil {
-		return err
-	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.passer.committer.commitTimeout)
-	defer cancel()
-	if err := e.passer.committer.commitClaim(within, txn); err != nil {
+	if err := e.passer.committer.updateClaim(ctx, next); err != nil {
 		return err
 	}
 	known.is(next)

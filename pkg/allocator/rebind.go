@@ -27,7 +27,6 @@ const rebindsAtOnce = 8
 type rebinder struct {
 	reconciler *reconciler
 	committer  *committer
-	share      *workShare
 
 	mu    sync.Mutex
 	known map[types.UID]lookedAt
@@ -44,10 +43,7 @@ type lookedAt struct {
 }
 
 func newRebinder(r *reconciler, c *committer) *rebinder {
-	return &rebinder{
-		reconciler: r, committer: c, known: map[types.UID]lookedAt{},
-		share: newWorkLimit(rebindsAtOnce, func(uid types.UID) { r.queue.Add(uid) }),
-	}
+	return &rebinder{reconciler: r, committer: c, known: map[types.UID]lookedAt{}}
 }
 
 // sandboxIs takes in the state of a sandbox: one that is being deleted is lost to its claim.
@@ -124,16 +120,10 @@ func (h *rebinder) namespaceOf(uid types.UID) string {
 }
 
 func (h *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	at, ok := h.at(uid)
-	if !ok {
-		h.share.wake()
-		return 0, nil
+	if at, ok := h.at(uid); ok {
+		return h.turn(ctx, uid, at)
 	}
-	if !h.share.begin(at.Namespace, uid) {
-		return 0, nil
-	}
-	defer h.share.end(at.Namespace)
-	return h.turn(ctx, uid, at)
+	return 0, nil
 }
 
 // sandboxOf returns the sandbox that a claim names, no older than a resourceVersion; nil if
@@ -182,22 +172,10 @@ func (h *rebinder) turn(ctx context.Context, uid types.UID, at lookedAt) (time.D
 	if rest := plan.ReopensAt(claim).Sub(now); rest > 0 {
 		return rest, nil
 	}
-	if err := h.reopen(ctx, plan.Reopened(claim, now)); err != nil {
+	if err := h.committer.updateClaim(ctx, plan.Reopened(claim, now)); err != nil {
 		return 0, err
 	}
 	klog.FromContext(ctx).V(2).Info("Reopened claim that has lost its sandbox", "claim", at.NamespacedName)
 	h.forget(uid, at)
 	return 0, nil
-}
-
-// reopen writes a claim that was opened again, unless it has changed since it was read.
-func (h *rebinder) reopen(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	txn := h.committer.store.Begin()
-	defer txn.Release()
-	if err := txn.UpdateClaim(ctx, claim, int64(version(claim))); err != nil {
-		return err
-	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.committer.commitTimeout)
-	defer cancel()
-	return h.committer.commitClaim(within, txn)
 }

@@ -51,6 +51,30 @@ type subreconciler interface {
 	reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error)
 }
 
+// limited is a subreconciler that works on a limited number of claims at the same time, so that the
+// others of the workers go on with other work.
+type limited struct {
+	subreconciler
+	share *workShare
+}
+
+func newLimited(sub subreconciler, claims int, r *reconciler) limited {
+	return limited{sub, newWorkLimit(claims, r.queue.Add)}
+}
+
+func (l limited) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	namespace := l.namespaceOf(uid)
+	switch {
+	case namespace == "": // there is no more work on it, and another claim can have its place
+		l.share.wake()
+		return 0, nil
+	case !l.share.begin(namespace, uid):
+		return 0, nil
+	}
+	defer l.share.end(namespace)
+	return l.subreconciler.reconcile(ctx, uid)
+}
+
 // soon is the time after which a claim is due again that has more to do now.
 const soon = time.Nanosecond
 
@@ -60,7 +84,7 @@ func newReconciler(c clock.WithTicker) *reconciler {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: "sandboxclaims"})
-	return &reconciler{queue: queue, clock: c, share: newWorkShare(workers, func(uid types.UID) { queue.Add(uid) })}
+	return &reconciler{queue: queue, clock: c, share: newWorkShare(workers, queue.Add)}
 }
 
 // run works until ctx is done, and returns when everything it started has stopped. It calls tick
@@ -111,16 +135,21 @@ func (r *reconciler) background(f func(context.Context)) bool {
 	return true
 }
 
-// isAlone reports whether this server knows of no other.
-func (r *reconciler) isAlone() bool {
-	prefers := r.prefers.Load()
-	return prefers == nil || *prefers == nil
+// preference returns prefers; nil is all.
+func (r *reconciler) preference() func(namespace, name string) bool {
+	if prefers := r.prefers.Load(); prefers != nil {
+		return *prefers
+	}
+	return nil
 }
+
+// isAlone reports whether this server knows of no other.
+func (r *reconciler) isAlone() bool { return r.preference() == nil }
 
 // isMine reports whether a claim is this server's by the rule that all servers follow.
 func (r *reconciler) isMine(uid types.UID) bool {
-	prefers := r.prefers.Load()
-	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
+	prefers := r.preference()
+	return prefers == nil || prefers("", string(uid))
 }
 
 // next reconciles the next claim that is due. It returns false when there are no more.

@@ -170,17 +170,16 @@ func (s stubSubreconciler) reconcile(context.Context, types.UID) (time.Duration,
 func TestDeletedClaimPassesTurnOn(t *testing.T) {
 	d := newDesk(t)
 	for name, of := range map[string]struct {
-		share **workShare
+		share *workShare
 	}{
-		"claims":   {&d.reconciler.share},
-		"setups":   {&d.finisher.setupShare},
-		"metadata": {&d.metadata.share},
-		"rebinds":  {&d.rebinder.share},
+		"claims":   {d.reconciler.share},
+		"setups":   {d.finisher.setupShare},
+		"metadata": {d.reconciler.subreconcilers[2].(limited).share},
+		"rebinds":  {d.reconciler.subreconcilers[1].(limited).share},
 	} {
 		t.Run(name, func(t *testing.T) {
-			add := (*of.share).add
-			*of.share = newWorkShare(4, add)
-			s := *of.share
+			s := of.share
+			s.workers = 4
 			for _, other := range []string{"a", "b", "c"} {
 				if !s.begin(other, "x") {
 					t.Fatal("the first turn of a namespace does not begin")
