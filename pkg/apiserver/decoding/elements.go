@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 const (
@@ -21,8 +23,6 @@ const (
 	// shortBody is how many bytes the body of a create has that is not looked at: a key takes
 	// seven, as a rule. A length of -1, which is not known, is taken for more.
 	shortBody = 7 * maxElements
-	// maxManagedFields bounds the managedFields in a body that are taken, in bytes.
-	maxManagedFields = 256 << 10
 )
 
 // checkElements returns an error if a body has too many elements. It returns nil for what is
@@ -80,11 +80,7 @@ func countElements(js []byte) (count int, ok bool) {
 // server then goes on with those that it has stored, as it does where a client sends none. It is
 // no error: otherwise nobody could update an object that has such already.
 func dropManagedFields(object metav1.Object) {
-	size, entries := 0, object.GetManagedFields()
-	for i := range entries {
-		size += entries[i].Size()
-	}
-	if size > maxManagedFields {
+	if base.ManagedFieldsSize(object) > base.MaxManagedFields {
 		object.SetManagedFields(nil)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/install"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // labelsOf are many labels in the syntax of JSON, or of YAML in blocks.
@@ -106,7 +107,7 @@ func TestLargeManagedFieldsAreDropped(t *testing.T) {
 	install.Install(scheme)
 	negotiated := NewSerializer(serializer.NewCodecFactory(scheme), scheme)
 	decoder := negotiated.DecoderToVersion(negotiated.SupportedMediaTypes()[0].StrictSerializer, v1alpha1.SchemeGroupVersion)
-	for bytes, want := range map[int]int{100: 1, maxManagedFields: 0} {
+	for bytes, want := range map[int]int{100: 1, base.MaxManagedFields: 0} {
 		body := `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"Sandbox","metadata":{"name":"a","managedFields":[{"manager":"m","fieldsType":"FieldsV1","fieldsV1":{"f:` + strings.Repeat("x", bytes) + `":{}}}]}}`
 		obj, _, err := decoder.Decode([]byte(body), nil, nil)
 		if err != nil {

@@ -33,9 +33,18 @@ func TrackFieldManagers(strategy rest.RESTUpdateStrategy, info rest.UpdatedObjec
 	return &boundedManagers{info}
 }
 
-// maxManagedFields bounds the managedFields of objects that are applied, in bytes. The time that
-// an apply takes grows with them: 1.3 MB take a second.
-const maxManagedFields = 256 << 10
+// MaxManagedFields bounds the managedFields of objects that are applied, and of those in the body of a
+// request, in bytes. The time that an apply takes grows with them: 1.3 MB take a second.
+const MaxManagedFields = 256 << 10
+
+// ManagedFieldsSize returns how many bytes the managedFields of an object have.
+func ManagedFieldsSize(object metav1.Object) int {
+	size, entries := 0, object.GetManagedFields()
+	for i := range entries {
+		size += entries[i].Size()
+	}
+	return size
+}
 
 // boundedManagers is an apply that is refused if the object has, or would have, too large
 // managedFields.
@@ -59,16 +68,13 @@ func checkManagedFields(obj runtime.Object) error {
 	if !ok {
 		return nil
 	}
-	size, entries := 0, object.GetManagedFields()
-	for i := range entries {
-		size += entries[i].Size()
-	}
-	if size <= maxManagedFields {
+	size := ManagedFieldsSize(object)
+	if size <= MaxManagedFields {
 		return nil
 	}
 	path := field.NewPath("metadata", "managedFields")
 	return apierrors.NewInvalid(obj.GetObjectKind().GroupVersionKind().GroupKind(), object.GetName(), field.ErrorList{field.Forbidden(path,
-		fmt.Sprintf("%d managers own fields of %d bytes, more than %d: apply fewer fields, or clear managedFields by a merge patch to [{}]", len(entries), size, maxManagedFields))})
+		fmt.Sprintf("%d managers own fields of %d bytes, more than %d: apply fewer fields, or clear managedFields by a merge patch to [{}]", len(object.GetManagedFields()), size, MaxManagedFields))})
 }
 
 // applier returns an entry that names the manager whose apply a request is.
