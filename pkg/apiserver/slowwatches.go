@@ -171,8 +171,9 @@ type watchWriter struct {
 	place   *linked.Element
 	hurried bool
 	ended   bool
-	// closing closes the connection if a write that was ended does not return.
-	closing *time.Timer
+	// frozen closes the connection if a write does not return although its deadline was long ago; nil
+	// if the connection is not known.
+	frozen *time.Timer
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -216,7 +217,6 @@ func (w *watchWriter) bounded(size int, write func() error) (err error) {
 	if !w.slow.begin(w, int64(size)) {
 		return errSlowWatch
 	}
-	defer w.closeIfFrozen()()
 	err = write()
 	if !w.slow.end(w) {
 		return errSlowWatch
@@ -234,8 +234,14 @@ func (s *slowWatches) begin(w *watchWriter, size int64) bool {
 	defer s.mu.Unlock()
 	stuck := s.ending.users[w.user]
 	w.ended = w.ended || stuck > s.limits.UserBytes || stuck > 0 && s.ending.all > s.limits.Bytes
-	if w.ended || size == 0 {
-		return !w.ended
+	if w.ended {
+		return false
+	}
+	if w.conn != nil {
+		w.frozen = time.AfterFunc(2*s.limits.WriteTimeout, func() { _ = w.conn.Close() })
+	}
+	if size == 0 {
+		return true
 	}
 	w.size, w.began, w.hurried, w.place = size, s.clock.Now(), false, s.writes.PushBack(w)
 	s.live.add(w.user, size)
@@ -291,8 +297,8 @@ func (s *slowWatches) endEarly(w *watchWriter) {
 	s.live.add(w.user, -w.size)
 	s.ending.add(w.user, w.size)
 	_ = w.controller.SetWriteDeadline(past)
-	if w.conn != nil {
-		w.closing = time.AfterFunc(minWriteTime, func() { _ = w.conn.Close() })
+	if w.frozen != nil {
+		w.frozen.Reset(minWriteTime)
 	}
 }
 
@@ -300,8 +306,8 @@ func (s *slowWatches) endEarly(w *watchWriter) {
 func (s *slowWatches) end(w *watchWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.closing != nil {
-		w.closing.Stop()
+	if w.frozen != nil {
+		w.frozen.Stop()
 	}
 	switch {
 	case w.place == nil: // it had no bytes
@@ -313,16 +319,6 @@ func (s *slowWatches) end(w *watchWriter) bool {
 	}
 	w.place = nil
 	return !w.ended
-}
-
-// closeIfFrozen closes the connection if a write that begins now does not return although its deadline
-// was long ago. The caller calls the function that it returns when the write has returned.
-func (w *watchWriter) closeIfFrozen() (returned func()) {
-	if w.conn == nil {
-		return func() {}
-	}
-	timer := time.AfterFunc(2*w.slow.limits.WriteTimeout, func() { _ = w.conn.Close() })
-	return func() { timer.Stop() }
 }
 
 // limitTime sets the deadline of writes. A connection without deadlines goes on without.
