@@ -19,8 +19,9 @@ import (
 
 // NewSerializer returns a serializer of the kinds of a scheme, which offers neither protobuf nor
 // CBOR, which encodes large lists one item at a time if the given one does so for JSON, whose buffers
-// do not stay as large as the largest event of a watch, and whose decoders name the field that they could not decode. The errors of encoding/json often do not:
-// those of types that decode themselves, like durations and times, have no path.
+// do not stay as large as the largest event of a watch, and whose decoders name the field that they
+// could not decode. The errors of encoding/json often do not: those of types that decode themselves,
+// like durations and times, have no path.
 func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
 	text := withoutBinary(s)
 	streamLists(text.mediaTypes)
