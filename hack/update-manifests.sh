@@ -18,11 +18,13 @@ render() { # folder, values, templates
     for template in "${@:3}"; do
         only+=(--show-only "templates/$template")
     done
+    local rendered # first, so that a failure leaves the file as it was
+    rendered="$("$helm" template sandlot "$chart" --namespace sandlot-system --set "static=true,$2" "${only[@]}")"
     {
         head -2 "$chart/values.yaml"
         echo
         echo "# Rendered from artifacts/deploy/chart/sandlot by hack/update-manifests.sh. DO NOT EDIT."
-        "$helm" template sandlot "$chart" --namespace sandlot-system --set "static=true,$2" "${only[@]}" | sed '/^$/d'
+        sed '/^$/d' <<<"$rendered"
     } >"$deploy/$folder/rendered.yaml"
 }
 
