@@ -58,22 +58,25 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  3. kubectl patch, which sets no fieldValidation, gets strict validation. The user may mean
 //     the kind of the same name in the other group, whose fields would be dropped here with no
 //     more than a warning.
-//  4. Patches and new objects with too many keys and items of lists are refused. Of subresources
-//     only applies are: a claim lists thousands of sandboxes in its status, and a release as many.
+//  4. Applies with too many keys and items of lists are refused. Other requests are when they are
+//     decoded, see NewSerializer, and a long status of an object that is created or updated (PUT),
+//     which the server does not take over, is emptied before that.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" && (info.Verb != "create" || info.Subresource != "" || uint64(req.ContentLength) <= shortBody) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" && !isLongWrite(info, req) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		req = strictForKubectlPatch(req)
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		switch patch := types.PatchType(mediaType); {
-		case info.Verb == "create", err == nil && patch == types.JSONPatchType:
-			_, err = o.read(req, info.Subresource == "")
+		case info.Verb != "patch":
+			err = o.emptyStatus(req, mediaType)
+		case err == nil && patch == types.JSONPatchType:
+			// What the object becomes is decoded, and looked at then.
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 			// The generic handlers take what is before the semicolon, also where the rest is wrong.
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -84,9 +87,8 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 					strings.Join(patchTypes, ", ")),
 			}}
 		case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
-			applied := mediaType == string(types.ApplyYAMLPatchType)
 			served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
-			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied, applied || info.Subresource == "")
+			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], patch == types.ApplyYAMLPatchType)
 		}
 		if err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -112,14 +114,42 @@ func strictForKubectlPatch(req *http.Request) *http.Request {
 	return &strict
 }
 
+// isLongWrite reports whether a request creates or updates an object, and has a body that is long
+// or of unknown length.
+func isLongWrite(info *request.RequestInfo, req *http.Request) bool {
+	return (info.Verb == "create" || info.Verb == "update") && info.Subresource == "" && uint64(req.ContentLength) > shortBody
+}
+
+// emptyStatus replaces the body of a request by one without status if it has too many elements.
+// It returns an error for such a body that is not JSON.
+func (o PatchOptions) emptyStatus(req *http.Request, mediaType string) error {
+	body, err := o.read(req)
+	if err != nil {
+		return err
+	}
+	if err := checkElements(body, true); err != nil {
+		if mediaType != "" && mediaType != runtime.ContentTypeJSON {
+			return apierrors.NewBadRequest(err.Error())
+		}
+		body = withoutStatus(body)
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return nil
+}
+
 // check reads the body of a patch, leaves it to be read again, and decodes it.
 // A merge patch is a partial object too, with null for what is to be removed;
 // the generic handlers deal with its unknown fields as the client wants.
-func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied, counted bool) error {
+func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied bool) error {
 	if kind.Empty() && !applied {
 		return nil
 	}
-	body, err := o.read(req, counted)
+	body, err := o.read(req)
+	if err == nil && applied {
+		if tooMany := checkElements(body, true); tooMany != nil {
+			return apierrors.NewBadRequest(tooMany.Error())
+		}
+	}
 	if err != nil || kind.Empty() {
 		return err
 	}
@@ -136,9 +166,8 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 	return nil
 }
 
-// read reads the body of a request, and leaves it to be read again. It returns an error if the body
-// is counted and has too many elements.
-func (o PatchOptions) read(req *http.Request, counted bool) ([]byte, error) {
+// read reads the body of a request, and leaves it to be read again.
+func (o PatchOptions) read(req *http.Request) ([]byte, error) {
 	defer req.Body.Close()
 	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
 	var tooLarge *http.MaxBytesError
@@ -149,10 +178,7 @@ func (o PatchOptions) read(req *http.Request, counted bool) ([]byte, error) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	if counted {
-		err = checkElements(body)
-	}
-	return body, err
+	return body, nil
 }
 
 func resourceKey(resource, subresource string) string {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 // NewSerializer returns a serializer of the kinds of a scheme, which offers neither protobuf nor
@@ -56,8 +58,8 @@ type fieldNamingDecoder struct {
 
 // Decode reads the data once more than the plain one as long as there is no error.
 func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if !d.isJSON || isSuspicious(data) {
-		if err := checkValues(d.scheme, data, d.kindsOf(defaults, into)...); err != nil {
+	if !d.isJSON || len(data) > shortBody || isSuspicious(data) {
+		if err := d.check(data, defaults, into); err != nil {
 			return nil, defaults, bounded(err)
 		}
 	}
@@ -75,6 +77,20 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 		}
 	}
 	return obj, gvk, bounded(err)
+}
+
+// check refuses data with too many elements or with values that do not decode as their client
+// means them. The data of a patch is what its object becomes by it.
+func (d fieldNamingDecoder) check(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) error {
+	if _, ok := into.(*v1alpha1.SandboxClaimRelease); !ok { // which names up to 10,000 sandboxes, and is not stored
+		if err := checkElements(data, false); err != nil {
+			return err
+		}
+	}
+	if d.isJSON && !isSuspicious(data) {
+		return nil
+	}
+	return checkValues(d.scheme, data, d.kindsOf(defaults, into)...)
 }
 
 // kindsOf returns the kinds that data may be decoded as which does not say its kind.
