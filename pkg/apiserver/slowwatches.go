@@ -114,6 +114,7 @@ func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connection
 			writer := slow.writer(w, req, cancel)
 			// What the server writes when the watch ends has a deadline as well.
 			defer writer.limitTime()
+			defer writer.stop()
 			w = responsewriter.WrapForHTTP1Or2(writer)
 		}
 		handler.ServeHTTP(w, req)
@@ -128,7 +129,11 @@ func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel fu
 	}
 	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 	writer.keepsEvents = ok && as.Convert != nil
-	writer.initial = req.URL.Query().Get("sendInitialEvents") == "true"
+	query := req.URL.Query()
+	writer.initial = query.Get("sendInitialEvents") == "true"
+	if from := query.Get("resourceVersion"); !writer.initial && (from == "" || from == "0") {
+		writer.initialUntil = s.clock.Now().Add(s.limits.WriteTimeout)
+	}
 	return writer
 }
 
@@ -155,11 +160,16 @@ type watchWriter struct {
 	// where it converts objects to rows of tables or to metadata. What encodes whole objects, and
 	// the events themselves, lets go of its buffers: see decoding.NewSerializer.
 	keepsEvents bool
-	// tooMuchKept: such a buffer is larger than maxKept.
-	tooMuchKept bool
+	// kept is the size of such a buffer.
+	kept int
 	// initial: the watch has asked for the objects that exist, and the bookmark that ends these was not
 	// written yet. Its client could not watch from there, and would begin again.
 	initial bool
+	// initialUntil: the watch begins with the objects that exist, and no bookmark ends these. They
+	// are taken to be written by this time. Zero is any other watch.
+	initialUntil time.Time
+	// ending ends the watch at initialUntil, because it keeps too much; nil if it does not.
+	ending *time.Timer
 	// unflushed is the size of the last write since the last flush.
 	unflushed int
 
@@ -181,10 +191,12 @@ func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements http.ResponseWriter.
 func (w *watchWriter) Write(p []byte) (n int, err error) {
-	w.unflushed = len(p)
-	w.tooMuchKept = w.tooMuchKept || w.keepsEvents && len(p) > maxKept
+	if w.keepsEvents {
+		w.kept = max(w.kept, len(p))
+	}
+	w.unflushed = max(len(p), w.kept)
 	w.initial = w.initial && !beginsBookmark(p)
-	err = w.bounded(len(p), func() error {
+	err = w.bounded(w.unflushed, func() error {
 		n, err = w.ResponseWriter.Write(p)
 		return err
 	})
@@ -200,10 +212,22 @@ func beginsBookmark(p []byte) bool {
 // Flush implements http.Flusher.
 func (w *watchWriter) Flush() {
 	_ = w.bounded(w.unflushed, w.controller.Flush) // an error has ended the watch
-	if w.tooMuchKept && !w.initial {
-		w.cancel() // its client watches again from there
-	}
 	w.unflushed = 0
+	if w.kept <= maxKept || w.initial || w.ending != nil {
+		return
+	}
+	if left := w.initialUntil.Sub(w.slow.clock.Now()); left > 0 {
+		w.ending = time.AfterFunc(left, w.cancel)
+		return
+	}
+	w.cancel() // its client watches again from there
+}
+
+// stop stops the timer of a watch that has ended.
+func (w *watchWriter) stop() {
+	if w.ending != nil {
+		w.ending.Stop()
+	}
 }
 
 // bounded calls write, which writes an event of a size, within the limits. An error ends the watch.

@@ -259,7 +259,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 		"large object":          {"application/json", maxKept + 1, false},
 		"large object, any way": {"", maxKept + 1, false},
 	} {
-		req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		req := httptest.NewRequest(http.MethodGet, "/?resourceVersion=5", http.NoBody)
 		req.Header.Set("Accept", test.accept)
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute}
@@ -300,6 +300,49 @@ func TestLargeInitialEvents(t *testing.T) {
 			}
 		}
 	}), limits, &connections{}).ServeHTTP(httptest.NewRecorder(), req)
+}
+
+// TestLargeEventsOfTheBeginning: a watch from no revision, or from "0", begins with the objects that
+// exist, and no bookmark ends these. It goes on for as long as a write may take, and ends then.
+func TestLargeEventsOfTheBeginning(t *testing.T) {
+	t.Parallel()
+	watch := func(query string, timeout time.Duration, check func(ctx context.Context)) {
+		req := httptest.NewRequest(http.MethodGet, "/"+query, http.NoBody)
+		req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
+		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: timeout}
+		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			for range 2 {
+				_, _ = w.Write(make([]byte, maxKept+1))
+				w.(http.Flusher).Flush()
+			}
+			check(req.Context())
+		}), limits, &connections{}).ServeHTTP(httptest.NewRecorder(), req)
+	}
+	for _, query := range []string{"", "?resourceVersion=0", "?sendInitialEvents=false"} {
+		watch(query, time.Hour, func(ctx context.Context) {
+			if ctx.Err() != nil {
+				t.Errorf("%q: the watch has ended", query)
+			}
+		})
+		watch(query, time.Millisecond, func(ctx context.Context) { <-ctx.Done() })
+	}
+}
+
+// TestKeptBuffersCount: the buffer that the generic handler keeps counts in each write of the watch.
+func TestKeptBuffersCount(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	w := s.watchOf("one")
+	w.writer.keepsEvents, w.writer.kept = true, 90
+	w.write(1)
+	if got := s.live.users["one"]; got != 90 {
+		t.Errorf("%d bytes count", got)
+	}
+	if err := w.finish(); err != nil {
+		t.Error(err)
+	}
+	s.check(t)
 }
 
 // The writes of all users have a limit of their own.

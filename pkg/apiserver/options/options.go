@@ -116,8 +116,10 @@ func NewOptions() *Options {
 	serving.BindPort = 6443
 	serving.ServerCert.CertDirectory = "" // without certificates, make them in memory
 	// The clients of an aggregated server are a few proxies that multiplex the
-	// requests of all clients, including watches, on few connections.
-	serving.HTTP2MaxStreamsPerConnection = 1000
+	// requests of all clients, including watches, on few connections. Go's client keeps up to 4 MiB
+	// of each that its own client does not read, and 1 GiB of a connection, after which no answer
+	// gets through on it: so many streams cannot take that.
+	serving.HTTP2MaxStreamsPerConnection = 240
 
 	run := genericoptions.NewServerRunOptions()
 	run.MaxRequestBodyBytes = maxRequestBodyBytes

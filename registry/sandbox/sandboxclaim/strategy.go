@@ -51,6 +51,9 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxClaim] {
 			status, before := &updated.Status, &stored.Status
 			status.ClaimStartTime, status.Waiting = before.ClaimStartTime, before.Waiting
 			status.FailedReplicas, status.Failures = before.FailedReplicas, before.Failures
+			if status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
+				status.Waiting = nil
+			}
 		},
 		Kept: []fieldpath.Path{
 			fieldpath.MakePathOrDie("status", "claimStartTime"), fieldpath.MakePathOrDie("status", "waiting"),

@@ -387,6 +387,13 @@ func TestStatusOfTheAllocator(t *testing.T) {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}
+	stored := registrytest.NewSandboxClaim("a")
+	stored.Status = status
+	updated := stored.DeepCopy()
+	updated.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
+	if strategy.PrepareForUpdate(t.Context(), updated, stored); updated.Status.Waiting != nil {
+		t.Errorf("a claim that was completed waits: %+v", updated.Status.Waiting)
+	}
 	for version, fields := range strategy.GetResetFields() {
 		for _, name := range []string{"claimStartTime", "failedReplicas", "failures", "waiting"} {
 			if !fields.Has(fieldpath.MakePathOrDie("status", name)) {
