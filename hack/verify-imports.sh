@@ -2,96 +2,153 @@
 # Copyright The Sandlot Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Holds the layers apart: who may not depend on whom, through any number of
-# packages. The linter (depguard in .golangci.yml) judges what a file imports
-# itself; only the whole graph shows what a package drags in behind that.
+# Checks what packages import. Tests, and what only tests and tools use, may import anything.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CGO_ENABLED=0 GOWORK="$PWD/go.work"
+
+# A line is a rule for a package and those below it; the longest path applies. It has
+#  - the packages of this repository that they may import, beside each other. Packages below
+#    these are included;
+#  - what must not come with them, through any number of packages: "client" is client-go and
+#    controller-runtime, "runtime" is controller-runtime, "server" is k8s.io/apiserver, "serving" the
+#    parts of it that serve an API. With ! they must not import it themselves.
+rules='
+# The API: nothing comes with it but the API machinery.
+apis/agents: apis/internal apis/sandbox/v1alpha1 | client server etcd component-base
+apis/extensions: apis/agents apis/internal apis/sandbox/v1alpha1 | client server etcd component-base
+apis/internal: | client server etcd component-base
+apis/sandbox/fuzzer: apis/agents apis/extensions apis/sandbox/v1alpha1 | client server etcd
+apis/sandbox/install: apis/agents apis/extensions apis/sandbox/v1alpha1 | client server etcd
+apis/sandbox/v1alpha1: | client server etcd component-base
+apis/sandbox/validation: apis/sandbox/v1alpha1 | client server etcd !clock
+pkg/client: apis/sandbox/v1alpha1 | runtime server etcd
+pkg/generated: apis/agents apis/extensions apis/sandbox/v1alpha1 | server etcd
+
+# Rules without I/O, that the API server and the controllers share.
+pkg/claims: apis/agents apis/sandbox/v1alpha1 | client server etcd !log !clock
+pkg/inplace: apis/sandbox/v1alpha1 pkg/podtemplate | client server etcd !log !clock
+pkg/podtemplate: apis/sandbox/v1alpha1 apis/sandbox/validation | client server etcd !log !clock
+pkg/poolindex: apis/sandbox/v1alpha1 pkg/claims | client server etcd
+pkg/install/dryrunpolicy: | client server etcd
+pkg/findings: | client server etcd
+
+# Parts that know no sandboxes.
+pkg/datadir: | client server
+pkg/fairness: | client server etcd
+pkg/install/certificates: pkg/install/secrets | server etcd
+pkg/install/encryptionkeys: pkg/install/secrets | server etcd
+pkg/install/secrets: | server etcd
+pkg/localpki: | server
+pkg/memory: | client server
+pkg/nodes: | runtime server etcd
+pkg/podnamespace: | client server etcd
+pkg/runtime: pkg/fairness | runtime server
+pkg/sandboxproxy: | client server etcd
+pkg/store/embeddedetcd: pkg/datadir | client server
+pkg/store/etcdtxn:
+pkg/store/format:
+pkg/store/revisioncache:
+pkg/tokens: pkg/fairness | runtime serving etcd
+pkg/version: | client server
+
+# The API server.
+pkg/podaddress: apis/sandbox/v1alpha1 | runtime server etcd
+pkg/allocator: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/inplace pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
+pkg/allocator/plan: apis/sandbox/v1alpha1 pkg/claims pkg/inplace pkg/podtemplate | !io !log !clock
+pkg/allocator/queue: pkg/poolindex
+registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd
+registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
+pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
+pkg/store/reencryption: pkg/apiserver/storekeys
+pkg/store/snapshot:
+
+# What reads a store.
+pkg/backup: apis/sandbox/v1alpha1 pkg/findings pkg/memory pkg/store pkg/storecheck pkg/version | runtime
+pkg/storecheck: apis/sandbox/v1alpha1 pkg/apiserver pkg/findings pkg/store
+pkg/storecheck/invariants: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/claims pkg/findings | client server etcd !clock
+
+# Clients of the API.
+pkg/controllers: apis/agents apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/inplace pkg/nodes pkg/podtemplate | server etcd
+pkg/manager: apis/sandbox/v1alpha1 pkg/controllers pkg/install pkg/podnamespace pkg/tokens pkg/version | serving etcd
+pkg/check: apis/sandbox/v1alpha1 pkg/findings pkg/install/dryrunpolicy | runtime server etcd
+pkg/cli: apis/sandbox/v1alpha1 pkg/check pkg/client pkg/findings pkg/gateway/apikeys pkg/version | runtime server etcd
+pkg/gateway: apis/sandbox/v1alpha1 pkg/client pkg/fairness pkg/podaddress pkg/sandboxproxy | runtime server etcd
+pkg/gateway/app: pkg/gateway pkg/tokens pkg/version | serving etcd
+
+# Programs: each has one package that puts it together.
+pkg/standalone: pkg/apiserver pkg/backup/app pkg/cli pkg/datadir pkg/findings pkg/gateway pkg/localpki pkg/manager pkg/memory pkg/store/embeddedetcd pkg/storecheck pkg/version
+cmd/kubectl-sandlot: pkg/cli | runtime server etcd
+cmd/sandlot: pkg/cli pkg/standalone
+cmd/sandlot-apiserver: pkg/apiserver/app pkg/memory
+cmd/sandlot-controller-manager: pkg/manager pkg/memory | serving etcd
+cmd/sandlot-gateway: pkg/gateway/app pkg/memory | serving etcd
+'
+
+# A line for each package: its path, its imports, and behind a bar all that it depends on.
 module=github.com/sandlot-io/sandlot
-patterns=(./... ./apis/... ./pkg/client/...)
-packages="$(go list "${patterns[@]}" | sed "s,^$module/,,")"
-tests='pkg/(e2e|integration|testutil)|registry/sandbox/registrytest'
+tests='artifacts|hack|pkg/(e2e|integration|testutil)|registry/sandbox/registrytest'
+go list -f '{{.ImportPath}} {{join .Imports " "}} | {{join .Deps " "}}' ./... ./apis/... ./pkg/client/... |
+  sed -E "s,(^| )$module/,\1,g; \,^($tests)[/ ],d" | RULES="$rules" awk '
+function is_below(path, folder) { return path == folder || index(path, folder "/") == 1 }
+function report(text) { print text > "/dev/stderr"; failed = 1 }
 
-# A line for each pair "package dependency", direct or not, without _test.go
-# files. Our own packages lose the module's path, so that pkg/x is always ours.
-# Left out: pairs within one folder of pkg/, and what test packages depend on.
-graph="$(go list -f '{{range .Deps}}{{$.ImportPath}} {{.}}{{"\n"}}{{end}}' "${patterns[@]}" |
-  sed -E "s,^$module/,,; s, $module/, ,; \,^($tests)[/ ],d"'; \,^(pkg/[^ /]+)(/[^ ]*)? \1(/[^ ]*)?$,d')"
-failed=0
-
-# never PACKAGE DEPENDENCY: extended regular expressions for whole paths; each
-# stands for what lies below it as well.
-never() {
-  local found
-  found="$(grep -E "^($1)(/[^ ]*)? ($2)(/[^ ]*)?$" <<<"$graph")" || (($? == 1))
-  if [[ -n "$found" ]]; then
-    sed 's/^/forbidden dependency: /; s/ \([^ ]*\)$/ -> \1/; 20q' <<<"$found" >&2
-    failed=1
-  fi
+BEGIN {
+  library["client"] = "k8s[.]io/client-go|sigs[.]k8s[.]io/controller-runtime"
+  library["runtime"] = "sigs[.]k8s[.]io/controller-runtime"
+  library["server"] = "k8s[.]io/apiserver"
+  library["serving"] = "k8s[.]io/apiserver/pkg/(admission|registry|storage|server/(filters|healthz|options|routes|storage))"
+  library["component-base"] = "k8s[.]io/component-base"
+  library["clock"] = "k8s[.]io/utils/clock"
+  library["log"] = "log|k8s[.]io/klog|github[.]com/go-logr"
+  library["io"] = "context|io|net|os|sync"
+  # rpctypes has the errors of etcd.
+  library["etcd"] = "go[.]etcd[.]io/etcd/(client|server|raft|pkg)"
+  count = split(ENVIRON["RULES"], lines, "\n")
+  for (l = 1; l <= count; l++) {
+    if (lines[l] ~ /^(#|$)/) continue
+    colon = index(lines[l], ":")
+    folder = substr(lines[l], 1, colon - 1)
+    split(substr(lines[l], colon + 1), parts, "|")
+    allowed[folder] = parts[1]
+    forbidden[folder] = parts[2]
+  }
 }
 
-clients='k8s\.io/client-go|sigs\.k8s\.io/controller-runtime'
-server='k8s\.io/apiserver'
-serving='k8s\.io/apiserver/pkg/(admission|registry|storage|server/(filters|healthz|options|routes|storage))'
-etcd='go\.etcd\.io/etcd'
-install='apis/sandbox/install'
-parts='pkg/(datadir|store/embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|install/certificates|check|cli|controllers|install/encryptionkeys|install/secrets|manager|standalone)"
-product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|backup|install/certificates|check|claims|cli|client|controllers|install/dryrunpolicy|install/encryptionkeys|store|findings|gateway|generated|inplace|install/secrets|manager|memory|nodes|podaddress|podnamespace|podtemplate|poolindex|sandboxproxy|runtime|fairness|standalone|storecheck|tokens|version)'
+{
+  package = $1
+  rule = package
+  while (!(rule in allowed)) if (!sub("/[^/]*$", "", rule)) {
+    report("no rule for " package ": add one to hack/verify-imports.sh")
+    next
+  }
+  used[rule] = 1
+  folders = split(allowed[rule], own, " ")
+  libraries = split(forbidden[rule], names, " ")
+  direct = 1
+  for (i = 2; i <= NF; i++) {
+    if ($i == "|") { direct = 0; continue }
+    if (direct && $i ~ "^(apis|artifacts|cmd|hack|pkg|registry)/" && !is_below($i, rule)) {
+      good = 0
+      for (f = 1; f <= folders; f++) if (is_below($i, own[f])) good = used[rule, own[f]] = 1
+      if (!good) report("forbidden import: " package " -> " $i)
+    }
+    for (n = 1; n <= libraries; n++) {
+      name = names[n]
+      if (sub("^!", "", name) != direct) continue
+      if (!(name in library)) report("unknown word in the rule for " rule ": " name)
+      if ($i ~ "^(" library[name] ")(/|$)") report("forbidden dependency: " package " -> " $i)
+    }
+  }
+}
 
-# The API is what others import: nothing comes with it but the API machinery.
-never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
-never 'apis/(agents|extensions|internal)' "apis/sandbox/(fuzzer|install|validation)|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
-never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|$etcd"
-# Clients are a module that others import: the API, and what talks to it.
-never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-# Pure cores: nothing behind them does I/O.
-never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|store/etcdtxn|generated|runtime)|$clients|$server|$etcd"
-# So is what judges a store; what reads it is of the server's side, and knows no cluster.
-never 'pkg/findings' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|store/etcdtxn|generated|runtime)|$clients|$server|$etcd"
-never 'pkg/storecheck' 'cmd|hack|pkg/(install/certificates|check|cli|controllers|manager|standalone)'
-# Tools and parts that know nothing of sandboxes.
-never 'pkg/(store/etcdtxn|memory|store/revisioncache|fairness)|pkg/store/format' 'apis|pkg|registry'
-never 'pkg/(install/certificates|install/encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|install/certificates|claims|cli|client|controllers|install/encryptionkeys|store/etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|store/revisioncache|sandboxproxy|runtime|fairness|standalone|version)|$server|$etcd"
-never 'pkg/install/secrets' "apis|pkg|registry|$server|$etcd"
-never 'pkg/podnamespace' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/install/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|install/dryrunpolicy|e2e|store/etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|store/revisioncache|sandboxproxy|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/podaddress' "apis/sandbox/(install|validation)|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/sandboxproxy' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/runtime' "apis|registry|pkg/(allocator|apiserver|backup|install/certificates|check|claims|cli|client|controllers|install/dryrunpolicy|install/encryptionkeys|store/etcdtxn|findings|gateway|generated|inplace|install/secrets|manager|memory|nodes|podaddress|podtemplate|poolindex|store/revisioncache|sandboxproxy|standalone|storecheck|tokens|version)|$server|sigs\.k8s\.io/controller-runtime"
-never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|store/etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
-# The way of a request. Only the server sees the second registration of the types.
-never 'pkg/allocator|registry' "$edge|$install"
-never 'pkg/allocator' 'registry'
-never 'pkg/apiserver|pkg/store/(reencryption|snapshot)' 'cmd|hack|pkg/(install/certificates|cli|controllers|install/encryptionkeys|install/secrets|manager|standalone)'
-# The background is a client of the API like any other. Who asks for its metrics is found
-# out by parts of the library of servers, which are not those that serve an API.
-never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
-  "hack|registry|$install|$parts|pkg/(allocator|apiserver|store/etcdtxn|poolindex|store/revisioncache|standalone)|$serving|$etcd"
-never 'pkg/controllers' "$server"
-never 'pkg/check|pkg/cli|cmd/kubectl-sandlot' \
-  "hack|registry|$install|$parts|pkg/(allocator|apiserver|install/certificates|claims|controllers|store/etcdtxn|inplace|manager|podtemplate|poolindex|store/revisioncache|runtime|standalone|storecheck)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/gateway' \
-  "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|install/certificates|claims|cli|controllers|store/etcdtxn|inplace|manager|podtemplate|poolindex|store/revisioncache|runtime|standalone)|$serving|$etcd"
-# The program alone takes what reads its certificate again, and asks who may read metrics.
-never 'pkg/gateway/(e2b|flight|identity|apikeys|lookups|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
-# Backups know the store and the cluster, and nothing that allocates or reconciles.
-never 'pkg/backup' "cmd|hack|pkg/(cli|controllers|manager|standalone)|sigs\.k8s\.io/controller-runtime"
-never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|store/etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
-# What others import beside the API.
-never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|store/etcdtxn|inplace|podtemplate|poolindex|store/revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-# Tests and tools stay out of what is shipped.
-never "$product" "hack|artifacts|$tests"
-
-# A package that no line above knows is an oversight: give it its place.
-if unknown="$(grep -Ev "^($product|$tests|artifacts/(deploy|example)|hack)(/|$)" <<<"$packages")"; then
-  sed 's/^/no import rule for /' <<<"$unknown" >&2
-  failed=1
-fi
-exit "$failed"
+END {
+  for (rule in allowed) {
+    if (!(rule in used)) report("rule for no package: " rule)
+    folders = split(allowed[rule], own, " ")
+    for (f = 1; f <= folders; f++)
+      if (!((rule, own[f]) in used)) report("rule that nothing needs: " rule " -> " own[f])
+  }
+  exit failed
+}'
