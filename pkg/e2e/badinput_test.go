@@ -245,6 +245,11 @@ func testBadRequests(t *testing.T, b *badInput) {
 	for i := range 9 {
 		bomb += fmt.Sprintf("a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i+1, i+1, i, i, i, i, i, i, i, i, i)
 	}
+	var labels []string
+	for i := range 10_001 {
+		labels = append(labels, fmt.Sprintf(`"k%d":""`, i))
+	}
+	many := strings.Join(labels, ",")
 	deep := strings.Repeat(`{"a":`, 100000) + "1" + strings.Repeat("}", 100000)
 
 	cases := map[string]struct {
@@ -299,6 +304,10 @@ func testBadRequests(t *testing.T, b *badInput) {
 		"JSON patch, failed test":  {http.MethodPatch, "/good", asJSONPatch, `[{"op":"test","path":"/spec/templateName","value":"x"}]`, 422, ""},
 		"JSON patch, immutable":    {http.MethodPatch, "/good", asJSONPatch, `[{"op":"replace","path":"/spec/replicas","value":2}]`, 422, "spec.replicas"},
 		"JSON patch, too long":     {http.MethodPatch, "/good", asJSONPatch, "[" + strings.Repeat(`{"op":"test","path":"/kind","value":"SandboxClaim"},`, 10001) + `{"op":"remove","path":"/spec"}]`, 413, ""},
+		"merge patch of many":      {http.MethodPatch, "/good", asMergePatch, `{"metadata":{"labels":{` + many + `}}}`, 400, "keys and items of lists"},
+		"apply of many":            {http.MethodPatch, "/fresh?fieldManager=x", asApply, with(`"name":"fresh"`, `"name":"fresh","labels":{`+many+`}`), 400, "keys and items of lists"},
+		"many":                     {http.MethodPost, "", asJSON, with(`"name":"fresh"`, `"name":"fresh","labels":{`+many+`}`), 400, "keys and items of lists"},
+		"replace by many":          {http.MethodPut, "/good", asJSON, with(`"name":"fresh"`, `"name":"good","labels":{`+many+`}`), 400, "keys and items of lists"},
 		"unknown patch":            {http.MethodPatch, "/good", "application/frob-patch+json", `{}`, 415, ""},
 		"delete another uid":       {http.MethodDelete, "/good", asJSON, `{"preconditions":{"uid":"not-this"}}`, 409, "UID"},
 		"delete, bad policy":       {http.MethodDelete, "/good", asJSON, `{"propagationPolicy":"Sideways"}`, 422, "propagationPolicy"},

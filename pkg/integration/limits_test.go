@@ -197,3 +197,46 @@ func TestNamesOfFreshSandboxes(t *testing.T) {
 		t.Errorf("a sandbox by generateName is called %q, %v", mine.Name, err)
 	}
 }
+
+// TestElementsOfObjects: objects get too many keys and items neither by several patches nor by one
+// that copies, and a long status that a PUT contains does not count, and is not stored.
+func TestElementsOfObjects(t *testing.T) {
+	s := testutil.Start(t)
+	set := s.Set(t, namespace, "pool", 0)
+	sets := s.Client.AgentsV1alpha1().SandboxSets(namespace)
+	annotations := func(prefix string) string {
+		texts := make([]string, 6000)
+		for i := range texts {
+			texts[i] = fmt.Sprintf(`"%s%d":""`, prefix, i)
+		}
+		return `{"metadata":{"annotations":{` + strings.Join(texts, ",") + `}}}`
+	}
+	if _, err := sets.Patch(t.Context(), set.Name, types.MergePatchType, []byte(annotations("a")), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	doubling := `[{"op":"add","path":"/spec/volumeClaimTemplates","value":[[]]}` +
+		strings.Repeat(`,{"op":"copy","from":"/spec/volumeClaimTemplates","path":"/spec/volumeClaimTemplates/-"}`, 14) + `]`
+	for name, patch := range map[string]struct {
+		kind types.PatchType
+		data string
+	}{"a second patch": {types.MergePatchType, annotations("b")}, "a patch that copies": {types.JSONPatchType, doubling}} {
+		_, err := sets.Patch(t.Context(), set.Name, patch.kind, []byte(patch.data), metav1.PatchOptions{})
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "keys and items of lists") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+
+	claim, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "mine", 1, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := claim.DeepCopy()
+	long.Labels = map[string]string{"edited": "true"}
+	for i := range 20_000 {
+		long.Status.Sandboxes = append(long.Status.Sandboxes, v1alpha1.ClaimedSandbox{Name: fmt.Sprint("forged-", i), PodIPs: []string{"1.1.1.1", "1::1"}})
+	}
+	updated, err := s.Client.AgentsV1alpha1().SandboxClaims(namespace).Update(t.Context(), long, metav1.UpdateOptions{})
+	if err != nil || updated.Labels["edited"] != "true" || len(updated.Status.Sandboxes) != len(claim.Status.Sandboxes) {
+		t.Errorf("an update with a long status: %.300v, labels %v, %d sandboxes", err, updated.Labels, len(updated.Status.Sandboxes))
+	}
+}

@@ -58,10 +58,14 @@ func checkElements(body []byte, statusCounts bool) error {
 }
 
 // countElements returns how many keys and items of lists a JSON text has, and how many of them are
-// in the status. It reports false if the text is no JSON.
+// in the status. Of a list, which is a JSON patch, it counts those in the values of its operations:
+// the generic handler has a limit of 10,000 operations. It reports false if the text is no JSON.
 func countElements(js []byte) (elements, status int, ok bool) {
 	decoder := newJSONDecoder(js)
-	counted := &elements
+	counted, notCounted := &elements, 0
+	if decoder.PeekKind() == '[' {
+		notCounted = 2
+	}
 	for {
 		kind := decoder.PeekKind()
 		depth := decoder.StackDepth()
@@ -74,7 +78,7 @@ func countElements(js []byte) (elements, status int, ok bool) {
 		if decoder.StackDepth() == 0 {
 			return elements, status, true
 		}
-		if in == 0 || isEnd || isValueOfKey {
+		if depth <= notCounted || in == 0 || isEnd || isValueOfKey {
 			continue
 		}
 		if depth == 1 && in == '{' {

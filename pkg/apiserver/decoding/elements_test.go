@@ -46,6 +46,7 @@ func TestManyElements(t *testing.T) {
 	const block = "apiVersion: agents.kruise.io/v1alpha1\nkind: Sandbox\nmetadata:\n  name: a\n"
 	const flow = "apiVersion: agents.kruise.io/v1alpha1\nkind: Sandbox\nmetadata: {name: a}\nspec: {}\n"
 	const jsonType, yamlType, apply = "application/json", "application/yaml", string(types.ApplyYAMLPatchType)
+	const merge, jsonPatch = string(types.MergePatchType), string(types.JSONPatchType)
 	labels := labelsOf(maxElements, `"k%d":""`, ",")
 	longStatus := `,"status":{"x":{` + labels + `}},"spec":{"status":[1]}}`
 	for name, tc := range map[string]struct {
@@ -60,6 +61,12 @@ func TestManyElements(t *testing.T) {
 		"apply of nested lists":    {"patch", apply, head + `}},"spec":{"x":[` + strings.TrimSuffix(strings.Repeat(strings.Repeat("[", 100)+strings.Repeat("]", 100)+",", 101), ",") + `]}}`, ""},
 		"apply of a subresource":   {"patch/scale", apply, head + labels + `}}}`, ""},
 		"apply of a status":        {"patch/status", apply, head + `}}` + longStatus, ""},
+		"merge patch":              {"patch", merge, head + labels + `}}}`, ""},
+		"JSON patch":               {"patch", jsonPatch, `[{"op":"add","path":"/metadata/labels","value":{"a":"",` + labels + `}}]`, ""},
+		"long JSON patch":          {"patch", jsonPatch, `[` + labelsOf(5000, `{"op":"add","path":"/metadata/labels/a%d","value":"b"}`, ",") + `]`, "same"},
+		"JSON patch of a few":      {"patch", jsonPatch, `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`, "same"},
+		"merge patch of a status":  {"patch/status", merge, head + labels + `}}}`, "same"},
+		"JSON patch of a status":   {"patch/status", jsonPatch, `[{"op":"add","path":"/metadata/labels","value":{` + labels + `}}]`, "same"},
 		"create with status":       {"create", jsonType, head + `}}` + longStatus, head + `}},"status":{},"spec":{"status":[1]}}`},
 		"create of unknown length": {"create/", jsonType, head + `}}` + longStatus, head + `}},"status":{},"spec":{"status":[1]}}`},
 		"create with two statuses": {"create", jsonType, `{"status":1,` + (head + `}}` + longStatus)[1:], `{"status":{},` + head[1:] + `}},"status":{},"spec":{"status":[1]}}`},

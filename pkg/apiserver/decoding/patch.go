@@ -58,9 +58,10 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  3. kubectl patch, which sets no fieldValidation, gets strict validation. The user may mean
 //     the kind of the same name in the other group, whose fields would be dropped here with no
 //     more than a warning.
-//  4. Applies with too many keys and items of lists are refused. Other requests are when they are
-//     decoded, see NewSerializer, and a long status of an object that is created or updated (PUT),
-//     which the server does not take over, is emptied before that.
+//  4. Patches of main resources and applies with too many keys and items of lists are refused. What
+//     objects become by patches is when it is decoded, see NewSerializer, and so are creates and
+//     updates (PUT): of these a long status, which the server does not take over, is emptied
+//     before that.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
@@ -76,7 +77,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		case info.Verb != "patch":
 			err = o.emptyStatus(req, mediaType)
 		case err == nil && patch == types.JSONPatchType:
-			// What the object becomes is decoded, and looked at then.
+			_, err = o.read(req, info.Subresource == "")
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 			// The generic handlers take what is before the semicolon, also where the rest is wrong.
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -88,7 +89,8 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			}}
 		case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
 			served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
-			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], patch == types.ApplyYAMLPatchType)
+			applied := patch == types.ApplyYAMLPatchType
+			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied, applied || info.Subresource == "")
 		}
 		if err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -123,7 +125,7 @@ func isLongWrite(info *request.RequestInfo, req *http.Request) bool {
 // emptyStatus replaces the body of a request by one without status if it has too many elements.
 // It returns an error for such a body that is not JSON.
 func (o PatchOptions) emptyStatus(req *http.Request, mediaType string) error {
-	body, err := o.read(req)
+	body, err := o.read(req, false)
 	if err != nil {
 		return err
 	}
@@ -140,16 +142,11 @@ func (o PatchOptions) emptyStatus(req *http.Request, mediaType string) error {
 // check reads the body of a patch, leaves it to be read again, and decodes it.
 // A merge patch is a partial object too, with null for what is to be removed;
 // the generic handlers deal with its unknown fields as the client wants.
-func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied bool) error {
+func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied, counted bool) error {
 	if kind.Empty() && !applied {
 		return nil
 	}
-	body, err := o.read(req)
-	if err == nil && applied {
-		if tooMany := checkElements(body, true); tooMany != nil {
-			return apierrors.NewBadRequest(tooMany.Error())
-		}
-	}
+	body, err := o.read(req, counted)
 	if err != nil || kind.Empty() {
 		return err
 	}
@@ -166,8 +163,9 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 	return nil
 }
 
-// read reads the body of a request, and leaves it to be read again.
-func (o PatchOptions) read(req *http.Request) ([]byte, error) {
+// read reads the body of a request, and leaves it to be read again. It returns an error if the body
+// is counted and has too many elements.
+func (o PatchOptions) read(req *http.Request, counted bool) ([]byte, error) {
 	defer req.Body.Close()
 	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
 	var tooLarge *http.MaxBytesError
@@ -178,6 +176,11 @@ func (o PatchOptions) read(req *http.Request) ([]byte, error) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
+	if counted {
+		if err := checkElements(body, true); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
 	return body, nil
 }
 
