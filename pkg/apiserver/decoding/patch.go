@@ -67,7 +67,7 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" && !isLongWrite(info, req) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" && (uint64(req.ContentLength) <= shortBody || !isWrite(info)) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -116,10 +116,9 @@ func strictForKubectlPatch(req *http.Request) *http.Request {
 	return &strict
 }
 
-// isLongWrite reports whether a request creates or updates an object, and has a body that is long
-// or of unknown length.
-func isLongWrite(info *request.RequestInfo, req *http.Request) bool {
-	return (info.Verb == "create" || info.Verb == "update") && info.Subresource == "" && uint64(req.ContentLength) > shortBody
+// isWrite reports whether a request creates or updates an object.
+func isWrite(info *request.RequestInfo) bool {
+	return (info.Verb == "create" || info.Verb == "update") && info.Subresource == ""
 }
 
 // emptyStatus replaces the body of a request by one without status if it has too many elements.
