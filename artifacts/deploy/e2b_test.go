@@ -74,8 +74,8 @@ func TestE2BReferences(t *testing.T) {
 	})
 }
 
-// TestE2BAccess: the gateway may find sandboxes and name API keys, and impersonates nobody. Each
-// team lets it act for itself.
+// TestE2BAccess: the gateway may find sandboxes and name API keys, and impersonates no other
+// user. Each team lets it act for itself.
 func TestE2BAccess(t *testing.T) {
 	eachWithE2B(t, func(t *testing.T, _ string, objects manifests) {
 		want := []rbacv1.PolicyRule{
@@ -104,7 +104,7 @@ func TestE2BAccess(t *testing.T) {
 	})
 }
 
-// checkBoundTo: a role is bound to these service accounts of ours and to nobody else.
+// checkBoundTo: a role is bound to these service accounts of ours and to no others.
 func checkBoundTo(t *testing.T, objects manifests, role string, accounts ...string) {
 	t.Helper()
 	check := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {

@@ -88,8 +88,8 @@ func checkReferences(t *testing.T, objects manifests, madeLater []string) {
 }
 
 // Priority levels that flow schemas name are there, or every cluster has them.
-// What is in none of them is as good as not there: Kubernetes takes such a schema
-// and handles its requests as everybody's.
+// A schema with another level has no effect: Kubernetes accepts it and handles
+// its requests like all others.
 func TestPriorityLevels(t *testing.T) {
 	each(t, func(t *testing.T, objects manifests) {
 		schemas := of[*flowcontrolv1.FlowSchema](objects)
@@ -139,7 +139,7 @@ func checkBindings(t *testing.T, objects manifests) {
 }
 
 // The aggregator finds the server by the names that its certificate has. The
-// caBundle is left to the controllers: whoever applies it takes it from them.
+// caBundle is left to the controllers: otherwise each apply would remove it.
 func TestAPIService(t *testing.T) {
 	for _, overlay := range append([]string{"local"}, overlays...) {
 		t.Run(overlay, func(t *testing.T) {

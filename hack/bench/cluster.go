@@ -143,7 +143,7 @@ func runFill(t *stage, r *result) {
 }
 
 // writes tells what was written for one of n sandboxes or claims: the requests that write to
-// our store, by what they do, and those to kube-apiserver, whoever makes them.
+// our store, by what they do, and those to kube-apiserver, of all clients.
 func (r *result) writes(all counts, n int, p pool) counts {
 	each := all.times(1 / float64(n))
 	r.set("pool", float64(p.size))

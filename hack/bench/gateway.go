@@ -174,7 +174,7 @@ func exchange(client *http.Client, request *http.Request) (status int, body []by
 // 64 clients that send the next request as soon as one is answered keep both processors
 // busy. The p50 is then the length of the queue by the rate, and says the same as the rate.
 // So rates are compared in that way, and times where 64 clients send 2,000 requests a
-// second together, whoever answers.
+// second together, whichever server answers.
 func runRoute(t *stage, r *result) {
 	e2b := t.team(pool{namespace: "bench-e2b-route", size: 1})
 	id, address := e2b.routed(t.ctx)
@@ -267,7 +267,7 @@ func creates(count func(*settings) int) func(*stage, *result) {
 		all := t.compare(r.Case, r.Clients, t.rounds, arms...)
 		r.set("pool", float64(e2b.pool.size))
 		// A create fails if its sandbox is not in the store under its id, or if the store has
-		// one that nobody was told of.
+		// one that no client was told of.
 		r.set("creates", float64(e2b.creates))
 		r.set("creates_failed", float64(e2b.failed))
 		r.speed("create", all[0])
@@ -426,7 +426,7 @@ func sandboxStream(n int) http.Handler {
 			err = events.Encode(eventOf(watch.Bookmark, end))
 		}
 		if err == nil {
-			_ = http.NewResponseController(w).Flush() // it fails where nobody reads any more
+			_ = http.NewResponseController(w).Flush() // it fails if the reader is gone
 			<-r.Context().Done()
 		}
 	})

@@ -52,8 +52,8 @@ const took = "took"
 // alone, from their end until the pool is full.
 type refillMeter struct {
 	claimer *claimer
-	// held is what the server had done when the refill was let go, and began and ended what
-	// it had done when the claims of a round did so.
+	// held is what the server had done when the refill was released, and began and ended
+	// what it had done when the claims of a round did so.
 	held, began, ended counts
 	// storms is beside claims on a full pool, drained beside those that came later.
 	storms, drained, alone counts

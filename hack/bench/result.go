@@ -73,7 +73,7 @@ func (r *result) value(name string) float64 {
 	return math.NaN()
 }
 
-// judge says in the line what the goals are, such as "a <= 1, b >= 2", and whether they are
+// judge says in the line what the goals are, such as "a <= 1, b >= 2", and if they are
 // reached. What is no number reaches none.
 func (r *result) judge(goals string) error {
 	goals = strings.Trim(goals+", "+r.Goal, ", ")

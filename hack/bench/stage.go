@@ -19,7 +19,7 @@ import (
 // stage is what a case runs on, or what all of them share. It is a testing.TB, because the
 // helpers of tests that run programs want one. Its methods that fail end the case.
 type stage struct {
-	testing.TB // nothing: methods that nobody needs are not there
+	testing.TB // nothing: methods that are not needed are not there
 	*settings
 	*shared
 	ctx      context.Context

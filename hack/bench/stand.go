@@ -42,7 +42,7 @@ func runStand(ctx context.Context, args []string) (served bool, err error) {
 	case standSandbox:
 		return true, serveStand(ctx, args[1], http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(standAnswer)))
-			_, _ = w.Write([]byte(standAnswer)) // whoever asked says if it did not come
+			_, _ = w.Write([]byte(standAnswer)) // the caller reports it if the answer is missing
 		}))
 	case standProxy:
 		target, err := url.Parse(args[1])

@@ -213,7 +213,7 @@ func (o *options) launch(ctx context.Context) error {
 			return s != nil, err
 		}
 	})
-	if ctx.Err() != nil { // whoever interrupts does not want it in the background either
+	if ctx.Err() != nil { // an interrupted start leaves nothing in the background
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		<-ended
 	}

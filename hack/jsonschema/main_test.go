@@ -42,7 +42,7 @@ func schemas(t *testing.T) map[string]*jsonschema.Schema {
 	return all
 }
 
-// validate returns what its schema says of an object, and whether there is one.
+// validate returns what its schema says of an object, and reports whether there is one.
 func validate(t *testing.T, all map[string]*jsonschema.Schema, document []byte) (known bool, err error) {
 	t.Helper()
 	object := map[string]any{}

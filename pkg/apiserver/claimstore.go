@@ -263,8 +263,8 @@ func (t *claimTxn) Guard(ctx context.Context, token string, now time.Time) error
 // Release implements allocator.Txn.
 func (t *claimTxn) Release() { t.Txn.Release(t.store.guards) }
 
-// Settle implements allocator.Txn. A binding is told by the sandbox's lock, which it
-// keeps when its claim lets it go.
+// Settle implements allocator.Txn. A binding is known by the sandbox's lock, which
+// it keeps when its claim releases it.
 func (t *claimTxn) Settle(ctx context.Context) (written bool, err error) {
 	return t.Txn.Settle(ctx, func(now, written runtime.Object) bool {
 		is, isSandbox := now.(*v1alpha1.Sandbox)

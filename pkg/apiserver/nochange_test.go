@@ -20,8 +20,8 @@ type write struct {
 }
 
 // TestWritesThatChangeNothing: a write that changes nothing writes nothing, whatever its verb, in
-// each group and version, whoever owns what in which version. Clients that write what they want at
-// each event rely on it to come to rest.
+// each group and version, regardless of who owns what in which version. Clients that write what
+// they want at each event rely on it to come to rest.
 func TestWritesThatChangeNothing(t *testing.T) {
 	t.Parallel()
 	w, all := startWithViews(t)

@@ -315,8 +315,8 @@ func TestLostCandidatesComeBack(t *testing.T) {
 }
 
 // A claim that is deleted and made again under its name is another claim: the work of
-// the one before ends, and what was started for it is let go. The server that had it
-// reads it only after both.
+// the one before ends, and what was started for it is released. The server that had
+// it reads it only after both.
 func TestClaimMadeAgainUnderItsName(t *testing.T) {
 	t.Parallel()
 	s, kv, set := startTapped(t, 0, withoutWaiting())

@@ -120,7 +120,7 @@ func TestRestsWhileAllOrNothingHoldsReadySandboxes(t *testing.T) {
 	if took > 3*idle+window/6 {
 		t.Errorf("in %s the process takes %s, and before it took %s a second: it does not rest", window, took, idle)
 	}
-	// The other is let go when it is not ready in time, and made again.
+	// The other is released when it is not ready in time, and made again.
 	if n := kv.calls() - before; n > 20 {
 		t.Errorf("%d calls of etcd in %s", n, window)
 	}
@@ -180,7 +180,7 @@ func TestAllOrNothingIsNotCutBySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	// All fail, but etcd does not take it that two are let go at once.
+	// All fail, but etcd does not take it that two are released at once.
 	allFailed := make(chan struct{})
 	var refused atomic.Bool
 	kv.decide(func(txn *tapTxn) (*clientv3.TxnResponse, error) {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestLongSelectors: a request with a long selector is refused before anything parses it, whoever
-// sends it.
+// TestLongSelectors: a request with a long selector is refused before anything parses it, for all
+// users.
 func TestLongSelectors(t *testing.T) {
 	t.Parallel()
 	w := startInWords(t)

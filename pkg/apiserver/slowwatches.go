@@ -158,7 +158,7 @@ type watchWriter struct {
 	cancel func()
 	// keepsEvents: the generic handler keeps a buffer as large as the largest event. It does so
 	// where it converts objects to rows of tables or to metadata. What encodes whole objects, and
-	// the events themselves, lets go of its buffers: see decoding.NewSerializer.
+	// the events themselves, frees its buffers: see decoding.NewSerializer.
 	keepsEvents bool
 	// kept is the size of such a buffer.
 	kept int

@@ -19,8 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// heldWriter is a connection whose writes wait until they are let go, or have a deadline that
-// is over.
+// heldWriter is a connection whose writes wait until they are released, or have a deadline
+// that is over.
 type heldWriter struct {
 	http.ResponseWriter
 	began, letGo, over chan struct{}

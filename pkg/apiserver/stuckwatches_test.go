@@ -48,7 +48,7 @@ func startWatching(t *testing.T, limits apiserver.WatchLimits) *watching {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The transport takes so many bytes of a response that nobody reads.
+	// The transport takes so many bytes of a response that is not read.
 	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 16}}
 	t.Cleanup(transport.CloseIdleConnections)
 	w.client = &http.Client{Transport: transport}
@@ -75,7 +75,7 @@ func (w *watching) watch(t *testing.T, name, template string) *bufio.Reader {
 	return bufio.NewReader(resp.Body)
 }
 
-// A watch that nobody reads is ended for another one, and watches that are read go on.
+// A watch that is not read is ended for another one, and watches that are read go on.
 func TestStuckWatches(t *testing.T) {
 	t.Parallel()
 	w := startWatching(t, apiserver.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour})
@@ -98,7 +98,7 @@ func TestStuckWatches(t *testing.T) {
 	}
 }
 
-// A watch that nobody reads ends when the time of a write is over.
+// A watch that is not read ends when the time of a write is over.
 func TestStuckWatchTimesOut(t *testing.T) {
 	t.Parallel()
 	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Second})

@@ -181,7 +181,7 @@ func (p *boltPages) check(id uint64, depth int, leaf func(page uint64, flags uin
 	return nil
 }
 
-// checkLeaf checks the elements of a page, or of what is in the place of one.
+// checkLeaf checks the elements of a page, or of what replaces one.
 func checkLeaf(id uint64, page []byte, leaf func(page uint64, flags uint32, value []byte) error) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	if pageHeader+count*pageElement > len(page) {

@@ -103,8 +103,8 @@ func TestEncryptedWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestBreach: a store that breaks an invariant is backed up and restored all the same, and
-// whoever does so is told.
+// TestBreach: a store that breaks an invariant is backed up and restored all the same,
+// with a warning.
 func TestBreach(t *testing.T) {
 	s := newStore(t, "")
 	s.fill(t, 1, 2)

@@ -22,7 +22,7 @@ func Continuous(claim *v1alpha1.SandboxClaim) bool { return v1alpha1.OfAgentSand
 
 // The functions below say which rule a caller follows that differs for claims that are Continuous.
 
-// TimesOut reports whether the sandboxes of a claim fail that are not ready in time, and whether the
+// TimesOut reports whether the sandboxes of a claim fail that are not ready in time, and if the
 // claim ends with what it has when its claimTimeout is over.
 func TimesOut(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
 

@@ -33,8 +33,8 @@ func NewFreshLimit(otherwise int, bytes, each int64, said ...*int32) FreshLimit 
 }
 
 // Left is how many more may be made for a claim that holds these sandboxes. Those of
-// pools do not count, and neither do those that it has let go or that are deleted. The annotation
-// that tells them apart takes the right to bind, unlike AnnotationSandboxPriority.
+// pools do not count, and neither do those that it has released or that are deleted. The
+// annotation that tells them apart takes the right to bind, unlike AnnotationSandboxPriority.
 func (l FreshLimit) Left(held []*v1alpha1.Sandbox) int {
 	left := l.Most
 	for _, sb := range held {

@@ -13,9 +13,9 @@ import (
 )
 
 // A sandbox that is resumed has another pod, whose agent-runtime knows nothing of the
-// claim. While the sandbox is Resuming, whoever runs pods says in the status when the new
-// one is ready, with its address and RuntimeInitialized False/Pending; an API server sets
-// the runtime up and says how that went; and then the sandbox is Running.
+// claim. While the sandbox is Resuming, the controller that runs pods says in the status
+// when the new one is ready, with its address and RuntimeInitialized False/Pending; an
+// API server sets the runtime up and says how that went; and then the sandbox is Running.
 
 const (
 	// setupAgainLimit is how long a sandbox whose new pod is ready waits at most for its
@@ -85,7 +85,7 @@ func SetupAgainLeft(status *v1alpha1.SandboxStatus, now time.Time) time.Duration
 	return 0
 }
 
-// SetupOverdue is why a sandbox goes on for which nobody set up the agent-runtime.
+// SetupOverdue is why a sandbox goes on whose agent-runtime no server set up.
 func SetupOverdue() *SetupError {
 	return &SetupError{
 		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed,

@@ -125,8 +125,8 @@ func (o *claimOptions) order(namespace string) *v1alpha1.SandboxClaim {
 		order.Spec.ClaimTimeout = &metav1.Duration{Duration: o.timeout}
 	}
 	if o.rm {
-		// Then the sandboxes go with the claim, whoever deletes it: they are not left
-		// behind for long even if this program is killed.
+		// Then the sandboxes go with the claim, regardless of who deletes it: they
+		// are not left behind for long even if this program is killed.
 		order.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	}
 	return order

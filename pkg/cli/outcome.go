@@ -13,7 +13,7 @@ import (
 )
 
 // What a claim has come to, in a word. One that has all its sandboxes, and is not ready,
-// has the reason of that in the place of complete.
+// has the reason of that instead of complete.
 const (
 	stateWaiting  = "Waiting"
 	stateComplete = "Complete"
@@ -48,9 +48,9 @@ func stateOf(claim *v1alpha1.SandboxClaim) string {
 	return stateComplete
 }
 
-// outcome reports whether a claim has come to an end for whoever waits for it: it has all
-// its sandboxes and they are ready, or it gets no others. An error says why it is not what
-// was asked for.
+// outcome reports whether a claim has come to an end for the command that waits for it: it
+// has all its sandboxes and they are ready, or it gets no others. An error says why it is
+// not what was asked for.
 func outcome(claim *v1alpha1.SandboxClaim) (ended bool, err error) {
 	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		return false, nil

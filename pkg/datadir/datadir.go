@@ -37,7 +37,7 @@ type Dir struct {
 
 // Open takes hold of the folder at path and marks it as Sandlot's if it is
 // new. A folder with contents but without the mark is refused with ErrForeign:
-// whoever mistypes a path must not find a database in their home folder.
+// a mistyped path must not put a database into a home folder.
 func Open(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -105,7 +105,7 @@ func awaitCalm(t *testing.T, client versioned.Interface) {
 	for name, replicas := range crashPools {
 		expect.FullPool(t, client.AgentsV1alpha1(), crashNamespace, name, replicas)
 	}
-	// What was made for a claim and let go goes away.
+	// What was made for a claim and released is deleted.
 	expect.Eventually(t.Context(), t, func(context.Context) error {
 		for name, sandbox := range sandboxesOf(t, client, crashNamespace) {
 			if sandbox.Spec.ShutdownTime != nil {

@@ -98,7 +98,7 @@ func cascadeHeld(t *testing.T, k *kubectl) {
 	}
 }
 
-// unclaimed returns the names of the sandboxes that nobody has claimed.
+// unclaimed returns the names of the sandboxes that are not claimed.
 func (k *kubectl) unclaimed(t *testing.T) []string {
 	var names []string
 	for name, sandbox := range k.server.sandboxes(t, k.namespace) {
@@ -110,7 +110,7 @@ func (k *kubectl) unclaimed(t *testing.T) []string {
 }
 
 // left requires that there are no sandboxes but others, and, if an owner was
-// deleted as the parent of orphans, what it owned, which nobody owns now.
+// deleted as the parent of orphans, what it owned, which has no owner now.
 func (k *kubectl) left(t *testing.T, policy string, others, owned []string) {
 	t.Helper()
 	want := slices.Clone(others)

@@ -122,7 +122,7 @@ func testDelete(t *testing.T, k *kubectl) {
 	k.do(t, "get", "sbx", claimed) // the default is Retain
 	k.feed(t, templateYAML+"---"+sandboxYAML, "delete", "-f", "-")
 	k.do(t, "delete", "sbs", "pool")
-	// The set takes along what nobody claimed, and only that.
+	// The set takes along what was not claimed, and only that.
 	expect.Eventually(t.Context(), t, func(context.Context) error {
 		left := k.server.sandboxes(t, k.namespace)
 		if len(left) == 1 && left[claimed] != nil {

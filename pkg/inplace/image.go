@@ -49,7 +49,7 @@ func stateOf(pod *corev1.Pod) state {
 // imageOf returns how far a pod is whose first container is to run the image that a pod
 // template says:
 //
-//	the spec says another one, and nobody asked  StepPatch
+//	the spec says another one, and no one asked  StepPatch
 //	the image was not pulled, the node retries   StepWait
 //	the container waits for what may never come  StepFailed
 //	it was made anew, runs and is ready          StepDone

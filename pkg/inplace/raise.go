@@ -160,8 +160,8 @@ func set(have *corev1.ResourceRequirements, want corev1.ResourceRequirements, na
 	}
 }
 
-// larger returns the larger one of two amounts, nil being the least, and whether that
-// is b alone.
+// larger returns the larger one of two amounts, nil being the least, and reports
+// whether that is b alone.
 func larger(a, b *resource.Quantity) (which *resource.Quantity, isB bool) {
 	if b == nil || a != nil && a.Cmp(*b) >= 0 {
 		return a, false

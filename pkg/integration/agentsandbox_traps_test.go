@@ -130,7 +130,7 @@ func TestTrap04BadRequestsAreTaken(t *testing.T) {
 	}
 }
 
-// strictly asks for errors in the place of conditions.
+// strictly asks for errors instead of conditions.
 type strictly struct{ next http.RoundTripper }
 
 func (s strictly) RoundTrip(request *http.Request) (*http.Response, error) {

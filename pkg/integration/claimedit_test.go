@@ -197,7 +197,7 @@ func TestEditOfACompletedClaim(t *testing.T) {
 		if got := sb.Annotations[v1alpha1.AnnotationUpdatedMetadataInClaim]; got != `{"annotations":null,"labels":["team"]}` {
 			t.Errorf("%s says the claim's are %s", sb.Name, got)
 		}
-		if i != 7 && sb.Status.ObservedGeneration != sb.Generation { // nobody observes what was done by hand
+		if i != 7 && sb.Status.ObservedGeneration != sb.Generation { // no controller observes what was done by hand
 			t.Errorf("%s is at generation %d and observed %d", sb.Name, sb.Generation, sb.Status.ObservedGeneration)
 		}
 	}
@@ -325,7 +325,7 @@ func TestEditGoesOnAfterARestart(t *testing.T) {
 	checkInvariants(t, two)
 }
 
-// TestEditStorm: an edit takes no place in line, and sandboxes can be
+// TestEditStorm: an edit takes no position in the queue, and sandboxes can be
 // released, and claim and sandboxes deleted, meanwhile.
 func TestEditStorm(t *testing.T) {
 	const n = 150

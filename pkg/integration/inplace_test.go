@@ -49,7 +49,8 @@ func imageFailed(t *testing.T, s *testutil.Server, sb *v1alpha1.Sandbox) {
 }
 
 // TestImageThatFailsIsReplaced: once a sandbox counts with the image of its claim, one
-// without it is let go, another of the pool takes its place, and the claim ends with that.
+// without it is released, another of the pool takes its place, and the claim ends with
+// that.
 func TestImageThatFailsIsReplaced(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	pools4and2(t, s, 3, 0)

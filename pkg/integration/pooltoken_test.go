@@ -189,7 +189,7 @@ func TestAPodThatWasUnreadyGetsItsTokenAgain(t *testing.T) {
 	}
 }
 
-// TestAContainerThatRestartedGetsItsTokenAgain: also where nobody saw the pod unready.
+// TestAContainerThatRestartedGetsItsTokenAgain: also where no controller saw the pod unready.
 func TestAContainerThatRestartedGetsItsTokenAgain(t *testing.T) {
 	s := start(t)
 	fleet, set := runtimetest.Start(t), runtimePool(t, s)

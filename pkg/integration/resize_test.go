@@ -383,7 +383,7 @@ func TestDryRunShowsResizes(t *testing.T) {
 	}
 }
 
-// TestTemplateGone: without the template nobody knows how large its sandboxes are.
+// TestTemplateGone: without the template it is unknown how large its sandboxes are.
 func TestTemplateGone(t *testing.T) {
 	s := start(t)
 	pools4and2(t, s, 0, 1)

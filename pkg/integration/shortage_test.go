@@ -120,7 +120,7 @@ func TestSetThatAppearsStillServes(t *testing.T) {
 	set := s.Set(t, namespace, "later", 1)
 	s.Stock(t, set, 0, 1)
 	s.AwaitClaim(t, namespace, "early", testutil.Completed)
-	s.AwaitClaim(t, namespace, "early-cold", func(*v1alpha1.SandboxClaim) string { // makes its own, which nobody readies here
+	s.AwaitClaim(t, namespace, "early-cold", func(*v1alpha1.SandboxClaim) string { // makes its own, which never become ready here
 		if list, err := sandboxes(s).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=early-cold"}); err != nil || len(list.Items) != 1 {
 			return fmt.Sprintf("has no sandbox yet: %v", err)
 		}

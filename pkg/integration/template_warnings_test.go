@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestNotKeptIsTold: what a pause does not keep, and rules that nobody applies, are
-// accepted with a warning by every verb, dry runs included.
+// TestNotKeptIsTold: what a pause does not keep, and rules that are not applied,
+// are accepted with a warning by every verb, dry runs included.
 func TestNotKeptIsTold(t *testing.T) {
 	s := start(t)
 	client, heard := hearing(t, s)

@@ -29,7 +29,7 @@ func follow(limit memlimit.Provider, log io.Writer) {
 	}
 }
 
-// Limit returns Go's memory limit, and whether there is one.
+// Limit returns Go's memory limit, and reports whether there is one.
 func Limit() (int64, bool) {
 	limit := debug.SetMemoryLimit(-1) // which changes nothing
 	return limit, limit != math.MaxInt64

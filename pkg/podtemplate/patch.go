@@ -69,8 +69,8 @@ func ApplyPatch(template, patch *runtime.RawExtension) (*runtime.RawExtension, e
 // merge changes both of what it is given.
 func merge(original, change map[string]any) (merged map[string]any, err error) {
 	// The library compares what it takes for merge keys and for names of fields
-	// without looking whether they can be compared: a list in the place of a name
-	// makes it panic.
+	// without looking whether they can be compared: a list instead of a name makes
+	// it panic.
 	defer func() {
 		if r := recover(); r != nil {
 			merged, err = nil, fmt.Errorf("malformed: %v", r)

@@ -55,8 +55,9 @@ func (c *content) revision() (string, error) {
 // SetRevision is the hash of everything in a set that reaches its sandboxes, whose
 // pod template is resolved, and of the set's name. Sandboxes carry it as their label
 // template-hash; one that carries another was made from an older (or newer) state of
-// the set and is replaced while unused. Nothing else has the same revision, so
-// whoever reads a SandboxTemplate that is said to hold it can tell: see HoldsRevision.
+// the set and is replaced while unused. Nothing else has the same revision, so a
+// reader of a SandboxTemplate that is said to hold it can check that: see
+// HoldsRevision.
 //
 // How often and how fast sandboxes are made is no part of it: to scale a set is
 // no reason to replace anything. Neither is where the template comes from, unless
@@ -83,7 +84,7 @@ func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
 }
 
 // HoldsRevision reports whether the content of a SandboxTemplate is that of a revision.
-// Neither its name nor its owner tells: whoever may write SandboxTemplates can give
+// Neither its name nor its owner tells: users who may write SandboxTemplates can give
 // one any. Of the shorter revisions of earlier versions there is none: other content of
 // the same hash is easy to find.
 func HoldsRevision(template *v1alpha1.SandboxTemplate, revision string) bool {
@@ -158,10 +159,10 @@ func SandboxRevision(sandbox *v1alpha1.Sandbox) (string, error) {
 	return revision, nil
 }
 
-// StatusAtBirth is the status with which a sandbox comes into being, whoever makes it:
-// Pending, like a Pod, and of its own spec. So no client sees the empty phase, which
-// counts as paused on a sandbox without a set, or a revision that is not there yet. Of a
-// sandbox whose template cannot be read there is no revision.
+// StatusAtBirth is the status with which a sandbox comes into being, regardless of who
+// makes it: Pending, like a Pod, and of its own spec. So no client sees the empty phase,
+// which counts as paused on a sandbox without a set, or a revision that is not there
+// yet. Of a sandbox whose template cannot be read there is no revision.
 func StatusAtBirth(sandbox *v1alpha1.Sandbox) v1alpha1.SandboxStatus {
 	revision, err := SandboxRevision(sandbox)
 	if err != nil {

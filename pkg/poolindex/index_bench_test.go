@@ -28,7 +28,7 @@ func fleet(n int) []Candidate {
 // heap is what the living objects take, and does the collector's work.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers of the first let go
+	runtime.GC() // what finalizers of the first released
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)

@@ -408,7 +408,7 @@ func (w *world) check() error {
 }
 
 // finish resumes and takes all there is, which must be all that the model has, and then
-// lets every sandbox go.
+// releases every sandbox.
 func (w *world) finish() error {
 	w.index.Release(w.held)
 	for _, c := range w.held {

@@ -21,8 +21,8 @@ type InitRequest struct {
 	// Before is called before each attempt; its error ends the call and is the error of it.
 	// It may be nil.
 	Before func(ctx context.Context) error `json:"-"`
-	// InBackground is for calls that nobody waits for, and that the caller repeats. Such a call is
-	// one attempt, and takes none of the places of other calls.
+	// InBackground is for calls that no request waits for, and that the caller repeats. Such a
+	// call is one attempt, and takes none of the places of other calls.
 	InBackground bool `json:"-"`
 }
 

@@ -87,7 +87,7 @@ func (t Target) address() (netip.Addr, error) {
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // parse reads the base URL of the runtime in the pod that has an address. No error has
-// the URL, which whoever reads the error may not know.
+// the URL, which readers of the error may not know.
 func parse(raw string, pod netip.Addr) (*url.URL, error) {
 	base, err := url.Parse(raw)
 	if err != nil || base.Opaque != "" {

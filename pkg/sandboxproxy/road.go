@@ -80,7 +80,7 @@ func New(options Options) *Road {
 	r.proxy = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      transports{r},
-		FlushInterval:  -1, // whoever streams is heard at once
+		FlushInterval:  -1, // what is streamed is sent at once
 		BufferPool:     newBuffers(),
 		ModifyResponse: r.modify,
 		ErrorHandler:   r.fail,
@@ -125,7 +125,7 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 	_ = controller.EnableFullDuplex()
 	defer func() {
 		// The sandbox has answered early, and the client may wait for the end of that before it
-		// goes on. Nobody can close a body that somebody reads.
+		// goes on. A body cannot be closed while it is read.
 		if j.body != nil && j.proto == 1 && j.body.begun.Load() && !j.body.done.Load() {
 			_ = controller.SetReadDeadline(time.Unix(1, 0)) // the connection is not used again
 		}

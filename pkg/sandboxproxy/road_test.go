@@ -576,7 +576,7 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-// TestSmuggling: a request that can be read in two ways reaches nobody.
+// TestSmuggling: a request that can be read in two ways reaches no sandbox.
 func TestSmuggling(t *testing.T) {
 	s := newStreet(t, nil)
 	var mu sync.Mutex

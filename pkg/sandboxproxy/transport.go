@@ -21,7 +21,7 @@ import (
 const (
 	// dialTimeout bounds finding a sandbox and connecting to it.
 	dialTimeout = 10 * time.Second
-	// idleTimeout is how long a connection is kept that nobody uses, and idlePerPort and
+	// idleTimeout is how long a connection is kept that is not used, and idlePerPort and
 	// idleInAll how many are.
 	idleTimeout = 60 * time.Second
 	// freshTimeout is how long one is kept for what cannot be repeated: servers in sandboxes
@@ -33,7 +33,7 @@ const (
 	// long as the answer lasts.
 	maxHeader = 64 << 10
 	// streamWindow and connectionWindow are how much of HTTP/2 answers is taken in that
-	// nobody has read yet. Some streams that are not read do not stop the others.
+	// is not read yet. Some streams that are not read do not stop the others.
 	streamWindow     = 64 << 10
 	connectionWindow = 250 * streamWindow
 	// sendBuffer is how much the system keeps of what a sandbox does not read.

@@ -17,7 +17,7 @@ import (
 // convert: neither may be changed afterwards. Nothing that this package can say in a spec
 // is lost on the way there and back. The status is derived when a sandbox is read, so
 // none is converted to what is stored. What the other group alone can say is not seen
-// here; whoever stores an update has to keep it.
+// here; code that stores an update has to keep it.
 var conversions = runtime.NewSchemeBuilder(
 	convert.Pair(SandboxToHub, SandboxFromHub),
 	convert.Pair(sandboxListToHub, sandboxListFromHub),

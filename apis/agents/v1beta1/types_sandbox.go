@@ -18,7 +18,7 @@ type Sandbox struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what the pod of the sandbox looks like, and whether it runs.
+	// spec says what the pod of the sandbox looks like, and if it runs.
 	// +required
 	Spec SandboxSpec `json:"spec"`
 
@@ -47,7 +47,7 @@ type SandboxBlueprint struct {
 	Service *bool `json:"service,omitempty"`
 }
 
-// SandboxSpec says what the pod of the sandbox looks like, and whether it runs.
+// SandboxSpec says what the pod of the sandbox looks like, and if it runs.
 type SandboxSpec struct {
 	SandboxBlueprint `json:",inline"`
 

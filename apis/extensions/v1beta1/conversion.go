@@ -16,7 +16,7 @@ import (
 // in place afterwards.
 //
 // Nothing that this package can say is lost on the way there and back. What the other
-// group alone can say is not seen here; whoever stores an update has to keep it.
+// group alone can say is not seen here; code that stores an update has to keep it.
 
 var conversions = runtime.NewSchemeBuilder(
 	convert.Pair(ClaimToHub, ClaimFromHub),

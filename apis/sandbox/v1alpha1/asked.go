@@ -3,8 +3,8 @@
 
 package v1alpha1
 
-// AskedOf returns the name that a claim asks for, and whether it is surely that of a
-// SandboxTemplate: spec.templateName may be a SandboxSet's as well, and
+// AskedOf returns the name that a claim asks for, and reports whether it is surely
+// that of a SandboxTemplate: spec.templateName may be a SandboxSet's as well, and
 // spec.warmPoolRef is always one's.
 func AskedOf(claim *SandboxClaim) (name string, byRef bool) {
 	if ref := claim.Spec.WarmPoolRef; ref != nil {

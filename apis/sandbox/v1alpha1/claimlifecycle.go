@@ -43,8 +43,9 @@ func TTLAfterCompletedOf(spec *SandboxClaimSpec) time.Duration {
 	return DefaultTTLAfterCompleted
 }
 
-// LifecycleEnd returns when the lifecycle of a claim is over, and whether that is known:
-// the earlier of its shutdownTime and of ttlSecondsAfterFinished after the claim finished.
+// LifecycleEnd returns when the lifecycle of a claim is over, and reports whether that is
+// known: the earlier of its shutdownTime and of ttlSecondsAfterFinished after the claim
+// finished.
 func LifecycleEnd(claim *SandboxClaim) (time.Time, bool) {
 	lifecycle := claim.Spec.Lifecycle
 	if lifecycle == nil {
@@ -64,7 +65,7 @@ func LifecycleEnd(claim *SandboxClaim) (time.Time, bool) {
 }
 
 // HasExpired reports whether a claim with a lifecycle says that it is over. That is final,
-// whatever the lifecycle says later. Whoever takes the lifecycle away has a claim like any
+// whatever the lifecycle says later. If the lifecycle is removed, the claim is like any
 // other again.
 func HasExpired(claim *SandboxClaim) bool {
 	ready := meta.FindStatusCondition(claim.Status.Conditions, ClaimConditionReady)

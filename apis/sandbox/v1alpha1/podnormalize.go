@@ -74,8 +74,9 @@ func decodeNumbers(data []byte) (any, error) {
 	return value, err
 }
 
-// normalize returns a value as its Go type encodes it, and whether that is the zero value,
-// which is the same as an absent field. A value that does not decode is returned as it is.
+// normalize returns a value as its Go type encodes it, and reports whether that is the
+// zero value, which is the same as an absent field. A value that does not decode is
+// returned as it is.
 func normalize(value any, t reflect.Type) (normalized any, absent bool) {
 	if t.Kind() == reflect.Pointer {
 		if value == nil {

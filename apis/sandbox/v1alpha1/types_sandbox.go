@@ -76,13 +76,13 @@ type SandboxSpec struct {
 	Service *bool `json:"service,omitempty"`
 
 	// lifecycle are commands to run around an upgrade of the sandbox. It is not served:
-	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
+	// Sandlot does not upgrade sandboxes yet, and refuses objects that set it.
 	// +optional
 	Lifecycle *SandboxLifecycle `json:"lifecycle,omitempty"`
 
 	// upgradePolicy says how a change of the template is carried out that is
 	// more than a change in place. Unset means in place only. It is not served:
-	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
+	// Sandlot does not upgrade sandboxes yet, and refuses objects that set it.
 	// +optional
 	UpgradePolicy *SandboxUpgradePolicy `json:"upgradePolicy,omitempty"`
 

@@ -33,7 +33,7 @@ type SandboxClaimStatus struct {
 	ClaimedReplicas int32 `json:"claimedReplicas"`
 
 	// failedReplicas is how many sandboxes have failed while they were prepared for the
-	// claim, and were let go or kept for debugging. A claim of which too many fail gets
+	// claim, and were released or kept for debugging. A claim of which too many fail gets
 	// no more.
 	// +optional
 	FailedReplicas int32 `json:"failedReplicas,omitempty"`

@@ -122,7 +122,7 @@ type SandboxSetScaleStrategy struct {
 
 	// burst is how many sandboxes beyond replicas may be made while claims wait for
 	// them: as many as are waited for, and no more than this, from 0 to 10000. Claims
-	// that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any
+	// that make fresh sandboxes (createOnNoStock) do not wait. What is not wanted any
 	// more in the end is deleted. Default 0.
 	// +optional
 	Burst *int32 `json:"burst,omitempty"`

@@ -94,8 +94,8 @@ const (
 	// that it goes with a claim that is deleted.
 	AnnotationStarting = SandlotKeyPrefix + "starting"
 	// AnnotationMounting is the server that has volumes mounted into a sandbox that is
-	// starting or resumed: its name, and after a slash what tells its work at the claim from any
-	// other. It is written before the first of the calls, which are made once.
+	// starting or resumed: its name, and after a slash what identifies its work on the claim. It
+	// is written before the first of the calls, which are made once.
 	AnnotationMounting = SandlotKeyPrefix + "mounting"
 	// AnnotationInplaceUpdate says what of its pod template a sandbox is given in place for
 	// the claim: JSON, {"image":true,"cpu":true}.

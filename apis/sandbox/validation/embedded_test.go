@@ -78,7 +78,7 @@ func TestUpdatesCheckWhatChanges(t *testing.T) {
 	}
 }
 
-// A volume that nothing mounts is a mistake of whoever changes either side.
+// A volume that nothing mounts is a mistake in a change of either side.
 func TestUpdateOfTheMounts(t *testing.T) {
 	claim := *rawJSON(`{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`)
 	old := set(t, func(s *v1alpha1.SandboxSet) {

@@ -66,7 +66,7 @@ func validateCount(value int64, path *field.Path) field.ErrorList {
 // refused, because to accept and ignore it would be a promise not kept. To serve
 // a field, take its line away here, and add the checks of its value.
 
-// unserved is one such field and whether the object sets it.
+// unserved is one such field. set reports whether the object sets it.
 type unserved struct {
 	name string
 	set  bool

@@ -96,7 +96,8 @@ func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its at
 // recognizeToken finds out whether the other token that an agent-runtime has, as refused says, is
 // that of the newest version of the key, which this server did not know, and returns its id then:
 // a server that gave it may have stopped before it could write that. If not, the error is refused.
-// Tokens of older versions are not recognized: whoever knows an old key could have set one.
+// Tokens of older versions are not recognized: a client that knows an old key could have set
+// one.
 func (s *Setup) recognizeToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt, tried tokenID, refused error) (tokenID, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return tokenID{}, err

@@ -62,7 +62,7 @@ type Worker struct {
 	servers []string
 	// changes counts how often the servers have changed.
 	changes int
-	// mine reports whether the work at a sandbox is this server's, and mineOfPools whether that at
+	// mine reports whether the work on a sandbox is this server's, and mineOfPools whether that on
 	// one which uses the token of a pool is; nil is all.
 	mine, mineOfPools func(namespace, name string) bool
 }
@@ -76,7 +76,7 @@ type Change func(ctx context.Context, namespace, name string, change func(*v1alp
 type resuming struct {
 	sb      *v1alpha1.Sandbox
 	attempt attempt
-	// cancel ends the work at it; nil while there is none.
+	// cancel ends the work on it; nil while there is none.
 	cancel context.CancelFunc
 }
 
@@ -114,9 +114,9 @@ func (r *Worker) Run(ctx context.Context) {
 	r.running.Wait()
 }
 
-// PeersChanged says which servers, by name, work at the same store, self among them. nil
-// is this one alone. Those that do not know the tokens of pools do nothing at sandboxes with such
-// tokens, so these are shared by the others.
+// PeersChanged says which servers, by name, use the same store, self among them. nil is this one
+// alone. Those that do not know the tokens of pools do nothing at sandboxes with such tokens, so
+// these are shared by the others.
 func (r *Worker) PeersChanged(self string, servers []string) {
 	knowing := slices.DeleteFunc(slices.Clone(servers), func(name string) bool { return !KnowsPoolTokens(name) })
 	r.mu.Lock()
@@ -169,7 +169,7 @@ func (r *Worker) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	r.forget(sb.UID)
 }
 
-// forget ends the work at a sandbox.
+// forget ends the work on a sandbox.
 func (r *Worker) forget(uid types.UID) {
 	if known := r.byUID[uid]; known != nil {
 		if known.cancel != nil {
@@ -185,7 +185,7 @@ func (r *Worker) beginAll() {
 	}
 }
 
-// begin begins the work at a sandbox, if it is this server's and has not begun.
+// begin begins the work on a sandbox, if it is this server's and has not begun.
 func (r *Worker) begin(known *resuming) {
 	if r.ctx == nil || r.ctx.Err() != nil || r.self == "" || known.cancel != nil || !r.isMine(known.sb) {
 		return
@@ -214,7 +214,7 @@ func (r *Worker) current(known *resuming) *v1alpha1.Sandbox {
 	return known.sb
 }
 
-// ended takes in that the work at a sandbox has ended, which began after so many changes of the
+// ended takes in that the work on a sandbox has ended, which began after so many changes of the
 // servers. An error that may pass does not end it.
 func (r *Worker) ended(known *resuming, changes int, err error) {
 	r.mu.Lock()
@@ -231,7 +231,7 @@ func (r *Worker) ended(known *resuming, changes int, err error) {
 	}
 }
 
-// isMine reports whether the work at a sandbox is this server's.
+// isMine reports whether the work on a sandbox is this server's.
 func (r *Worker) isMine(sb *v1alpha1.Sandbox) bool {
 	mine := r.mine
 	if usesPoolToken(sb) {
@@ -265,7 +265,7 @@ func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
 	return its, sb.Status.Phase == v1alpha1.SandboxResuming && claims.SetsUpAgain(sb)
 }
 
-// work is the work at one sandbox.
+// work is the work on one sandbox.
 type work struct {
 	*Worker
 	sb      *v1alpha1.Sandbox

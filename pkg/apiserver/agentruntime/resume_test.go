@@ -27,7 +27,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
-// box is a sandbox that servers work at.
+// box is a sandbox that servers work on.
 type box struct {
 	mu      sync.Mutex
 	sb      *v1alpha1.Sandbox
@@ -92,7 +92,7 @@ func (b *box) withTemplate(_ context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.S
 	return whole, nil
 }
 
-// set changes the sandbox as somebody else does.
+// set changes the sandbox as another client does.
 func (b *box) set(change func(*v1alpha1.Sandbox)) {
 	_ = b.change(context.Background(), "", "", func(sb *v1alpha1.Sandbox) error { change(sb); return nil })
 }
@@ -135,7 +135,7 @@ func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Wor
 	return r, stop
 }
 
-// await waits until somebody has said how it went, and returns a condition.
+// await waits until a server has written how it went, and returns a condition.
 func (b *box) await(t *testing.T, kind string) metav1.Condition {
 	t.Helper()
 	var c metav1.Condition
@@ -164,7 +164,7 @@ const (
 func TestAResumeInitializesAndMounts(t *testing.T) {
 	rt := runtimetest.Start(t).Next()
 	b := resumed(t, sealedClaim(), rt)
-	b.fails = 1 // the note is written, and nobody says so
+	b.fails = 1 // the note is written, and the response is lost
 	b.serve(t, "a")
 	if c := b.await(t, mounted); c.Status != metav1.ConditionTrue {
 		t.Errorf("told %+v", c)

@@ -40,7 +40,7 @@ const (
 	volumeTimeout = 5 * time.Second
 )
 
-// errNoCluster means that there is nobody to ask for volumes.
+// errNoCluster means that there is no cluster to ask for volumes.
 var errNoCluster = errors.New("there is no cluster to read PersistentVolumes from")
 
 // errVolume is a volume that cannot be mounted, whichever sandbox it is for.

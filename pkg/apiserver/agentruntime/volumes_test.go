@@ -54,8 +54,8 @@ func mounting(names ...string) *v1alpha1.SandboxClaim {
 	return claim
 }
 
-// A volume that names a claim which is gone, also where another has its name now, is
-// nobody's.
+// A volume that names a claim which is gone, also where another has its name now,
+// has no owner.
 func TestVolumesOfEarlierClaims(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase corev1.PersistentVolumePhase

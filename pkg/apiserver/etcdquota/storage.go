@@ -79,9 +79,9 @@ func creates(ctx context.Context) bool {
 	return ok && info.Verb == "create" && info.Subresource == ""
 }
 
-// WriterFrom returns the user that a write with this context counts for, and whether the write is
-// exempt. The first delete of an object is exempt and counts for its user. The server's own writes
-// and those of exemptUsers and system controllers are exempt and count for no user.
+// WriterFrom returns the user that a write with this context counts for, and reports whether the
+// write is exempt. The first delete of an object is exempt and counts for its user. The server's
+// own writes and those of exemptUsers and system controllers are exempt and count for no user.
 func WriterFrom(ctx context.Context, exemptUsers sets.Set[string]) (user string, exempt bool) {
 	who, ok := genericapirequest.UserFrom(ctx)
 	if !ok || exemptUsers.Has(who.GetName()) || base.IsSystemController(ctx) {

@@ -37,7 +37,7 @@ const (
 type GateOptions struct {
 	// Pods is what is asked while the gate is open.
 	Pods Pods
-	// Cluster tells who the API server is, and whether it may create pods.
+	// Cluster answers who the API server is and if it may create pods.
 	Cluster kubernetes.Interface
 	// Policies and Bindings are those of the cluster, as of lately.
 	Policies listers.ValidatingAdmissionPolicyLister

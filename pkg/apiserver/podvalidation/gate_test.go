@@ -29,8 +29,8 @@ func (c *counted) Pod(context.Context, *unstructured.Unstructured) Result {
 	return Result{}
 }
 
-// TestGate: whoever may create pods asks only while a policy holds them to dry runs. What
-// the cluster itself says to it is tested in pkg/e2e/cluster.
+// TestGate: a server that may create pods asks only while a policy holds it to dry runs.
+// What the cluster itself says to it is tested in pkg/e2e/cluster.
 func TestGate(t *testing.T) {
 	policies := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	bindings := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

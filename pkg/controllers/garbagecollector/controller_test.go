@@ -432,7 +432,7 @@ func TestEvents(t *testing.T) {
 	f.remove(f.create(kindClaim, "childless-during"), foreground)
 	await("Sandbox before-orphan", "Sandbox during-orphan")
 
-	// Somebody changes his mind, and what comes too late.
+	// A user changes their mind, and what comes too late.
 	claim := f.create(kindClaim, "claim")
 	f.setFinalizers(claim, `["`+held+`"]`)
 	f.create(kindSandbox, "early", controlled(of(kindClaim, claim)))

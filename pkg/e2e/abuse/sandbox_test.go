@@ -39,8 +39,8 @@ func (s *server) podLabels(t testing.TB, claim *v1alpha1.SandboxClaim) map[strin
 
 // TestLabelsOfAnotherTeam puts sandboxes behind the Service of another team, by labels
 // that claims bring to the pods. Neither warm sandboxes nor fresh ones take them, where
-// that is not wanted, and never in the place of a template's own, nor what platforms
-// act upon.
+// that is not wanted, and never instead of a template's own, nor what platforms act
+// upon.
 func TestLabelsOfAnotherTeam(t *testing.T) {
 	labelled := func(metadata string, fresh bool) *v1alpha1.SandboxClaim {
 		claim := builders.Claim("", 1)
@@ -170,8 +170,8 @@ func TestForgedRevision(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotComeBack claims and deletes sandboxes again and again. Whoever remembers
-// the name of one never finds another by it.
+// TestNamesDoNotComeBack claims and deletes sandboxes again and again. A user who
+// remembers the name of one never finds another by it.
 func TestNamesDoNotComeBack(t *testing.T) {
 	const each, rounds, random = 100, 15, 12
 	s := startServer(t)

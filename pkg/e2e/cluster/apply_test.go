@@ -34,7 +34,7 @@ func TestApplyByTwo(t *testing.T) {
 			t.Errorf("two want the same field: %v", err)
 		}
 		kubectl(t, ns, fmt.Sprintf(other, `,"labels":{"other":"yes"}`, ""), "apply", "--server-side", "--field-manager=other", "-f", "-")
-		// Whoever scales takes the replicas over, and the first is told so.
+		// A client that scales takes the replicas over, and the first gets a conflict.
 		kubectl(t, ns, "", "scale", "sandboxset/pool", "--replicas=4")
 		expect.FullPool(t, c, ns, "pool", 4)
 		_, err = tryKubectl(t, "", ns, builders.PoolYAML, "apply", "--server-side", "--field-manager=owner", "-f", "-")

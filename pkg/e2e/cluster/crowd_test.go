@@ -43,7 +43,7 @@ type crowd struct {
 	// fails makes a claim fail that finds nothing, instead of waiting for it.
 	fails bool
 	// stock is how many sandboxes of the set are available when a claim is created: it
-	// is put off until then. So claims are no faster than the machine makes pods.
+	// is delayed until then. So claims are no faster than the machine makes pods.
 	stock int
 
 	*load.Storm

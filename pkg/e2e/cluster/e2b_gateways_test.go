@@ -53,7 +53,7 @@ func (g *e2bGateway) metrics(user *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// newE2BGateways prepares replicas with addresses of a network that nobody else has.
+// newE2BGateways prepares replicas with addresses of a network that no one else has.
 func newE2BGateways(t *testing.T, bin, cidr string) *e2bGateways {
 	t.Helper()
 	folder := kustomized(t, "components: [%s/components/e2b]\n")

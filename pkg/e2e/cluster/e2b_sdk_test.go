@@ -65,7 +65,7 @@ func TestE2BSDK(t *testing.T) {
 		})
 	}
 
-	// The server has written who claims: the team, whoever sent the requests.
+	// The server has written who claims: the team, regardless of who sent the requests.
 	claims, err := admin(t).SandboxClaims(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ func (c *clients) waitInLine(t *testing.T, ns string, number int) *line {
 		l.running.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				claim := builders.Claim(fmt.Sprintf("claim-%d-%d", i, n), 1)
-				claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 30 * time.Second} // nobody comes back for it
+				claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 30 * time.Second} // no user comes back for it
 				began := time.Now()
 				_, err := c.SandboxClaims(ns).Create(ctx, claim, metav1.CreateOptions{})
 				if err == nil && time.Since(began) < 10*time.Second {

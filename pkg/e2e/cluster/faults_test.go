@@ -12,9 +12,9 @@ import (
 // These tests take parts of the shared cluster out of service while claims go on
 // through the aggregator. They are not parallel, and put everything back.
 
-// TestClusterRestarts kills kube-apiserver under load. Nobody reaches us through
-// it until it is back, but what was answered holds, and what was not is settled
-// by the name of the claim.
+// TestClusterRestarts kills kube-apiserver under load. No client reaches us
+// through it until it is back, but what was answered holds, and what was not is
+// settled by the name of the claim.
 func TestClusterRestarts(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)

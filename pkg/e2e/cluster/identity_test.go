@@ -234,8 +234,8 @@ func TestAggregatedRoles(t *testing.T) {
 	}
 }
 
-// TestClaimedBy makes sure that nobody can claim in the name of another, on any of
-// the ways that lead to a claim.
+// TestClaimedBy makes sure that no user can claim in the name of another, on any
+// of the ways that lead to a claim.
 func TestClaimedBy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
@@ -330,7 +330,7 @@ func TestClaimedBy(t *testing.T) {
 }
 
 // TestForgedHeaders sends what the front proxy sends, without being the front
-// proxy: nobody believes it.
+// proxy: no server believes it.
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
@@ -407,8 +407,8 @@ func TestForgedHeaders(t *testing.T) {
 	}
 }
 
-// TestAnonymous makes sure that nobody in particular gets in, on either way, even
-// where a role lets everybody: but for the probes of kubelets.
+// TestAnonymous makes sure that anonymous users are refused, on either way, even
+// where a role lets all users: but for the probes of kubelets.
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

@@ -170,7 +170,7 @@ func TestAccess(t *testing.T) {
 	own := controlplane.Namespace
 	for _, tc := range []struct {
 		verb, group, resource, subresource, namespace, name string
-		// who may; nobody else of the subjects
+		// who may; none of the other subjects
 		who string
 	}{
 		{"list", group, "sandboxes", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin sandlot-claimer sandlot-sandbox-reader"},

@@ -24,8 +24,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// execKubelet answers exec in the place of kwok, which runs no containers: it writes what
-// it was asked for to stdout, copies stdin there, and lets commands end with the code that
+// execKubelet answers exec instead of kwok, which runs no containers: it writes what it
+// was asked for to stdout, copies stdin there, and lets commands end with the code that
 // their last word says.
 type execKubelet struct {
 	port int32

@@ -31,7 +31,7 @@ type mounting struct {
 	txn func(marks, completes bool) etcdtap.Verdict
 	// mount is what the runtimes do with the call that mounts, until the server is dead.
 	mount runtimetest.Action
-	// replaced: its sandboxes cannot be had, because nobody knows what became of them.
+	// replaced: its sandboxes cannot be had, because no server knows what became of them.
 	replaced bool
 
 	seen   atomic.Int64

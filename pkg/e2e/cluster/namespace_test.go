@@ -30,7 +30,7 @@ func TestNamespaceDeleted(t *testing.T) {
 }
 
 // TestNamespaceDeletedWhileDown deletes a namespace while our servers are down.
-// Nobody can say what is in it then, so it stays; once they are back it goes,
+// It is unknown what is in it then, so it stays; once they are back it goes,
 // without anybody's help.
 func TestNamespaceDeletedWhileDown(t *testing.T) {
 	c, ns := admin(t), namespace(t)

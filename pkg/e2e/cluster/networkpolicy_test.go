@@ -407,7 +407,7 @@ func TestPolicySelectsSandboxesOfUsers(t *testing.T) {
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "box" {
 		t.Errorf("%s selects %d pods, %v", selector, len(pods.Items), err)
 	}
-	// Nobody talks a sandbox out of it.
+	// A sandbox cannot opt out of it.
 	for _, patch := range []string{
 		`{"metadata":{"labels":{"agents.kruise.io/sandbox-template":"open"}}}`,
 	} {

@@ -122,7 +122,7 @@ func TestUpdateCannotChangePodTemplate(t *testing.T) {
 		for what, change := range as(t, tc.user).podChanges(t, ns, tc.sandbox, anotherPod, false) {
 			says := fmt.Sprintf("the verb %q on ", tc.verb)
 			refused := func(err error) bool {
-				if tc.verb == "" { // the template is the pool's, whoever asks
+				if tc.verb == "" { // the template is the pool's, for all users
 					return apierrors.IsInvalid(err)
 				}
 				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says)

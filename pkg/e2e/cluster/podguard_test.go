@@ -19,8 +19,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// The pod of a living sandbox is not deleted past the sandbox, whoever asks and however.
-// It goes with the sandbox.
+// The pod of a living sandbox is not deleted past the sandbox, by any user and in any
+// way. It goes with the sandbox.
 func TestPodOfALivingSandboxIsKept(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

@@ -43,7 +43,7 @@ func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 	}
 	c.awaitEventOn(t, ns, set.UID, corev1.EventTypeWarning, v1alpha1.ReasonRuntimeInitFailed, "another caller has initialized it")
 	expect.FullPool(t, c, ns, "pool", 2)
-	// So that no other comes in the place of the one that goes back.
+	// So that no other replaces the one that goes back.
 	hold := []byte(`{"spec":{"scaleStrategy":{"maxUnavailable":0}}}`)
 	if _, err := c.SandboxSets(ns).Patch(t.Context(), "pool", types.MergePatchType, hold, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

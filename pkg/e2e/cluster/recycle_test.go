@@ -27,7 +27,7 @@ func TestRecycle(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, 2)
-	// So that no other comes in the place of the one that is claimed.
+	// So that no other replaces the one that is claimed.
 	hold := []byte(`{"spec":{"scaleStrategy":{"maxUnavailable":0}}}`)
 	if _, err := c.SandboxSets(ns).Patch(t.Context(), "pool", types.MergePatchType, hold, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -302,7 +302,7 @@ func TestResizeSurvivesARestart(t *testing.T) {
 	if err := sandlot.Controllers().Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The node gets it done while nobody looks.
+	// The node gets it done while no controller looks.
 	done := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, controlplane.AnnotationResize)
 	if _, err := c.kube.CoreV1().Pods(ns).Patch(t.Context(), "box", types.MergePatchType, done, metav1.PatchOptions{}); err != nil {
 		t.Error(err)

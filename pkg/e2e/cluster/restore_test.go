@@ -90,13 +90,13 @@ func (d *disaster) run(t *testing.T) {
 		}
 		crowd.AwaitOutage(t)
 		answered = crowd.Answers()
-		// An empty volume is in the place of the lost one.
+		// An empty volume replaces the lost one.
 		if err := errors.Join(os.RemoveAll(d.sandlot.StoreDir()), os.Mkdir(d.sandlot.StoreDir(), 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		d.book.run(t, "restore")
 		d.checkNotAgain(t)
-		crowd.AwaitMore(t, clients+1) // all of them at least once, and nobody is stuck
+		crowd.AwaitMore(t, clients+1) // all of them at least once, and no client is stuck
 	})
 	crowd.Stop()
 
@@ -336,9 +336,8 @@ func (d *disaster) surviving(t *testing.T, w world, before, all, after []load.An
 	return answers
 }
 
-// checkHandedOutOnce requires that no sandbox was given to anybody after the
-// restore that was given to somebody before, also where the store has forgotten
-// it.
+// checkHandedOutOnce requires that no sandbox was given to a user after the
+// restore that was given to one before, also where the store has forgotten it.
 func checkHandedOutOnce(t *testing.T, before, after []load.Answer) {
 	t.Helper()
 	holders := map[string]*v1alpha1.SandboxClaim{}

@@ -86,7 +86,7 @@ func TestRollingUpdate(t *testing.T) {
 	t.Logf("%d claims, and %d requests beside them", len(answers), stream.done.Load())
 	c.awaitCalm(t, ns, pool).check(t, answers)
 
-	// What nobody got before the servers ended is for others to bring to an end.
+	// What no client got before the servers ended is for others to bring to an end.
 	more := []byte(`{"spec":{"replicas":2}}`)
 	if _, err := c.SandboxSets(empty).Patch(t.Context(), "pool", types.MergePatchType, more, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -198,8 +198,8 @@ func TestPodOwnerMismatch(t *testing.T) {
 	}
 }
 
-// A volume claim of the right name is used if nobody owns it, and not if somebody
-// does.
+// A volume claim of the right name is used if it has no owner, and not if it has
+// one.
 func TestVolumeClaimsThatAreThere(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

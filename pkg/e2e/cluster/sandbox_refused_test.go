@@ -20,7 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// TestSandboxPodIsKept has a policy that lets nobody change or delete pods. The
+// TestSandboxPodIsKept has a policy that lets no one change or delete pods. The
 // status goes on all the same, and says why the sandbox is not paused; when the
 // policy goes, it is.
 func TestSandboxPodIsKept(t *testing.T) {

@@ -93,8 +93,8 @@ func TestRollOutUnderClaims(t *testing.T) {
 	const (
 		replicas = 100
 		floor    = 80 // updateStrategy.maxUnavailable is 20%
-		// known is after how many claims everybody has heard of one, and of a sandbox
-		// that was available by then: a second's worth, of 4 clients.
+		// known is after how many claims all watches have heard of one, and of a
+		// sandbox that was available by then: a second's worth, of 4 clients.
 		known = 20
 	)
 	c, ns := admin(t), namespace(t)

@@ -265,8 +265,8 @@ func awaitSaid(t *testing.T, ns, name string, want ...string) {
 	})
 }
 
-// TestVerdictsAreRemembered: the same pod is asked about once, whoever it is for,
-// and what does not change the pods asks nothing.
+// TestVerdictsAreRemembered: the same pod is asked about once, regardless of who
+// it is for, and what does not change the pods asks nothing.
 func TestVerdictsAreRemembered(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -342,7 +342,7 @@ func TestOnlyDryRuns(t *testing.T) {
 	if out, err := tryKubectl(t, path, ns, "", "run", "pod", "--image=busybox:1"); err == nil || !strings.Contains(err.Error(), "sandlot-apiserver may create pods in a dry run only") {
 		t.Errorf("got %v, %s", err, out)
 	}
-	// Nobody else is held to that.
+	// No other user is held to that.
 	kubectl(t, ns, "", "run", "pod", "--image=busybox:1")
 }
 

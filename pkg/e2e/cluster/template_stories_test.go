@@ -183,8 +183,8 @@ func TestResizeRefusedForAClaim(t *testing.T) {
 }
 
 // TestResizeNeverDone claims a sandbox that does not get what it is to have in time.
-// It is let go, and another one takes its place: here, a fresh one of the template,
-// for the pool has none left.
+// It is released, and another one takes its place: here, a fresh one of the
+// template, for the pool has none left.
 func TestResizeNeverDone(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
@@ -439,7 +439,7 @@ func TestSetOfATemplateDeleted(t *testing.T) {
 			t.Errorf("pod %s is %s", claimed.Name, got)
 		}
 	}
-	// The template is nobody's pool now: claims of it have sandboxes made.
+	// The template has no pool now: claims of it have sandboxes made.
 	fresh := claimOf("fresh", "python", 1)
 	fresh.Spec.CreateOnNoStock = new(true)
 	if got := c.pools(t, c.claimAll(t, ns, fresh)); got[""] != 1 {

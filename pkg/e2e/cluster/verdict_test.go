@@ -26,7 +26,7 @@ type world struct {
 	pods      map[string]*corev1.Pod
 }
 
-// world reads a namespace. While somebody writes there, what it says of one kind
+// world reads a namespace. While a client writes there, what it says of one kind
 // is of another time than what it says of the next.
 func (c *clients) world(ctx context.Context, namespace string) (world, error) {
 	w := world{claims: map[string]*v1alpha1.SandboxClaim{}, sandboxes: map[string]*v1alpha1.Sandbox{}, pods: map[string]*corev1.Pod{}}

@@ -18,7 +18,7 @@ func TestErrors(t *testing.T) {
 	g := start(t)
 	pool := g.pool(t, "empty", 0)
 	for route, want := range map[string]int{
-		// Paths that nobody has.
+		// Paths that do not exist.
 		"GET /":                                                    404,
 		"GET /none":                                                404,
 		"POST /v9/sandboxes":                                       404,

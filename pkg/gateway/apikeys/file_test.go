@@ -21,7 +21,7 @@ func TestFile(t *testing.T) {
 	keystest.Contract(t, open(t, t.TempDir()), "team-a", "team-b")
 }
 
-// Keys are there after a restart, in a file that nobody else reads and that has no secret.
+// Keys are there after a restart, in a file that no one else reads and that has no secret.
 func TestFileStays(t *testing.T) {
 	folder := t.TempDir()
 	k := apikeys.New(open(t, folder))

@@ -30,7 +30,7 @@ func (f *File) write(keys map[string]Stored) error {
 	return nil
 }
 
-// replaceFile puts a new file in the place of another, on the disk too.
+// replaceFile replaces a file by a new one, on the disk too.
 func replaceFile(path string, content []byte) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600
 	if err != nil {

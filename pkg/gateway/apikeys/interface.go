@@ -31,7 +31,7 @@ type Caller struct {
 	KeyID, KeyName string
 }
 
-// Mask is what may be shown of a key to whoever wants to recognize it.
+// Mask is what may be shown of a key, to recognize it.
 type Mask struct {
 	// Prefix is what all keys begin with.
 	Prefix string
@@ -71,7 +71,7 @@ type Stored struct {
 
 // Backend keeps keys. What it returns is not changed by anyone.
 type Backend interface {
-	// Lookup returns the key of an id, to authenticate somebody: from memory where that
+	// Lookup returns the key of an id, to authenticate a client: from memory where that
 	// can be believed. It fails with ErrNotFound.
 	Lookup(ctx context.Context, id string) (Stored, error)
 	// Read returns the key of an id as it is kept now. It fails with ErrNotFound.

@@ -28,7 +28,7 @@ const (
 	maxMakers = 8
 	// issuePatience is how long it may take until a key has made another one.
 	issuePatience = 30 * time.Second
-	// undoPatience is how long it may take to take a key back that nobody gets to see.
+	// undoPatience is how long it may take to take a key back that no client gets to see.
 	undoPatience = 10 * time.Second
 )
 
@@ -76,8 +76,8 @@ func (k *Keys) Issue(ctx context.Context, request Request) (Record, string, erro
 	return record, text, nil
 }
 
-// undo takes back a key that nobody gets to see, because of an error, and returns that. The
-// caller's end is no reason to keep it.
+// undo takes back a key that no client gets to see, because of an error, and returns that.
+// The caller's end is no reason to keep it.
 func (k *Keys) undo(ctx context.Context, id string, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer cancel()

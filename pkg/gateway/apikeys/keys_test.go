@@ -162,7 +162,7 @@ func TestIssueOfRevoked(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The Revoke takes the new key too, or Issue does: either way nobody has it.
+	// The Revoke takes the new key too, or Issue does: either way no client has it.
 	if _, text, err := k.Issue(t.Context(), Request{Team: "team", Name: "late", By: &Caller{Team: "team", KeyID: root.ID}}); !errors.Is(err, ErrUnknownKey) || text != "" {
 		t.Errorf("error is %v", err)
 	}
@@ -171,7 +171,7 @@ func TestIssueOfRevoked(t *testing.T) {
 	}
 }
 
-// A key of which nobody knows whether it is kept is taken back.
+// A key of which it is unknown whether it is kept is taken back.
 func TestIssueWithoutAnAnswer(t *testing.T) {
 	backend := &meddling{File: open(t, t.TempDir())}
 	k := New(backend)

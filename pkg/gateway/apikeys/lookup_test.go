@@ -106,7 +106,7 @@ func TestGuessesOfOneSource(t *testing.T) {
 		t.Errorf("a new key from another source: %v", err)
 	}
 
-	// As long as the watch is broken, nobody is told that a key is wrong that was not read.
+	// As long as the watch is broken, a key that was not read is not reported as wrong.
 	clk.Step(watchPatience + time.Second)
 	for range misses {
 		if err := guess(); !errors.Is(err, ErrUnknownKey) {

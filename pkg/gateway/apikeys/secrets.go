@@ -37,7 +37,7 @@ const (
 )
 
 // Secrets keeps each key in a Secret of one namespace: its name is that of the id, and it
-// cannot be changed. Whoever may write Secrets there can make keys for every team.
+// cannot be changed. Users who may write Secrets there can make keys for every team.
 type Secrets struct {
 	client typed.SecretInterface
 	table  *table

@@ -21,7 +21,7 @@ const (
 // decoy is what a text is compared with that is no key, so that it takes the time of one.
 var decoy = Stored{Salt: make([]byte, saltBytes), Hash: make([]byte, sha256.Size)}
 
-// decoyText is compared in the place of a text that may be of any length.
+// decoyText is compared instead of a text that may be of any length.
 var decoyText = prefix + strings.Repeat("0", valueDigits)
 
 // newText makes a key up.

@@ -157,7 +157,7 @@ func get(t *testing.T, client *http.Client, url string) (code int, text string, 
 	return resp.StatusCode, string(content), err
 }
 
-// freePort returns a port that nobody has now.
+// freePort returns a port that is free now.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

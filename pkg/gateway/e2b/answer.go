@@ -45,7 +45,7 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
 // setReadDeadline bounds how long what is left of a request may take to come. It must not
-// stand while a request is worked at: when it is over, the server takes the client for gone.
+// stand while a request is processed: when it is over, the server takes the client for gone.
 // Errors: a ResponseWriter of a test has no deadlines, and needs none.
 func setReadDeadline(w http.ResponseWriter, at time.Time) {
 	_ = http.NewResponseController(w).SetReadDeadline(at)
@@ -136,7 +136,7 @@ func (c *call) toError(err error) error {
 	case errors.As(err, &unserved):
 		return &Error{Code: http.StatusNotImplemented, Message: unserved.Error()}
 	case c.r.Context().Err() != nil:
-		// Most often there is nobody to be told.
+		// Most often the client is gone.
 		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up; it is not known whether it had an effect"}
 	}
 	after, _ := client.RetryAfter(err)

@@ -46,7 +46,7 @@ type Options struct {
 	EnvdVersion string
 	// AllowKeys reports whether teams may make keys of their own through the API.
 	AllowKeys bool
-	// MaxInFlight is how many requests are worked at at a time. A team has at most what it
+	// MaxInFlight is how many requests are processed at a time. A team has at most what it
 	// leaves free for others.
 	MaxInFlight int
 	// Stopped waits until traffic is told that the sandbox of an id does not run any more,
@@ -95,7 +95,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	// Without a key nobody is told which paths there are.
+	// Without a key the response does not say which paths there are.
 	if _, err := a.caller(r); err != nil {
 		writeError(w, err)
 		return

@@ -412,7 +412,7 @@ func TestEmptyPool(t *testing.T) {
 	}
 }
 
-// TestClaimGoesWithItsSandbox, by itself, whoever has deleted that.
+// TestClaimGoesWithItsSandbox, by itself, regardless of who has deleted that.
 func TestClaimGoesWithItsSandbox(t *testing.T) {
 	w := newWorld(t)
 	w.pool("team-a", "base", 1)

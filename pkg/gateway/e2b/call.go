@@ -40,8 +40,8 @@ type call struct {
 	fit int64
 }
 
-// stopped is called when a sandbox was paused or has ended, before that is answered: whoever
-// hears of it does not reach the sandbox here any more.
+// stopped is called when a sandbox was paused or has ended, before that is answered: a
+// client that hears of it does not reach the sandbox here any more.
 func (c *call) stopped() {
 	if c.api.Stopped != nil {
 		c.api.Stopped(c.r.Context(), c.r.PathValue("id"))

@@ -96,8 +96,8 @@ func (c *call) create() error {
 }
 
 // name returns the name of the claim. With an Idempotency-Key it follows from that and from
-// the API key, so that a retry finds what it has made, and nobody who guesses the one can
-// tell the id without the other.
+// the API key, so that a retry finds what it has made, and the id cannot be derived from
+// one of them without the other.
 func (c *call) name() (code, key string, err error) {
 	given := c.r.Header.Values("Idempotency-Key")
 	var sum []byte

@@ -83,8 +83,8 @@ func (g *Group[V]) join(ctx context.Context, key string, work func(ctx context.C
 	return c
 }
 
-// leave gives up waiting. It reports whether nobody waits any more; then the work is ended,
-// and whoever comes later begins new work.
+// leave gives up waiting. It reports whether no caller waits any more; then the work is
+// ended, and a later caller begins new work.
 func (g *Group[V]) leave(key string, c *call[V]) (last bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()

@@ -170,7 +170,7 @@ func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
 	if spec.SkipInitRuntime && len(spec.EnvVars) > 0 {
 		return invalid("envVars are set by the init of the runtime, which %s leaves out", extension("skip-init-runtime"))
 	}
-	// Whoever says how long to wait, or takes a sandbox that is made anew, waits.
+	// A client that says how long to wait, or takes a sandbox that is made anew, waits.
 	if stock := ptr.Deref(e.stock, false); stock || spec.ClaimTimeout != nil {
 		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, new(stock)
 	}

@@ -109,7 +109,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestSlowClients hold up nobody but themselves.
+// TestSlowClients hold up only themselves.
 func TestSlowClients(t *testing.T) {
 	w := newWorld(t, nil)
 	id, port := w.add(nil), listen(t, func(rw http.ResponseWriter, r *http.Request) {

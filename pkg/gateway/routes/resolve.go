@@ -41,7 +41,7 @@ func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.
 	return found.address, err
 }
 
-// resolved is an address, and when it was asked for: what was asked before somebody came may
+// resolved is an address, and when it was asked for: what was asked before a client came may
 // not know of a change that was over then.
 type resolved struct {
 	address netip.Addr

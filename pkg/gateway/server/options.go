@@ -30,7 +30,7 @@ type Options struct {
 	// KeyRate is how many requests a second a key may make, and KeyBurst how many at once.
 	KeyRate  float64
 	KeyBurst int
-	// MaxRequests is how many requests of the API are worked at at a time, and
+	// MaxRequests is how many requests of the API are processed at a time, and
 	// MaxForwarded how many requests to sandboxes. Their sum is how many connections there
 	// are at a time.
 	MaxRequests, MaxForwarded int

@@ -37,7 +37,7 @@ const (
 	answerTimeout = time.Minute
 	bodyTimeout   = 15 * time.Second
 	// maxStreams is how many requests come over one connection of HTTP/2 at a time, and
-	// streamBuffer how much of a body of such a one is kept that nobody reads. With that, a
+	// streamBuffer how much of a body of such a one is kept that is not read. With that, a
 	// request that is forwarded takes up to 100 KiB.
 	maxStreams   = 250
 	streamBuffer = 64 << 10
@@ -97,7 +97,7 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		Protocols:         new(http.Protocols),
-		// Bounds what clients can make the server keep for streams that nobody reads.
+		// Bounds what clients can make the server keep for streams that are not read.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
 			// Bodies that are not read do not stop those of other requests.

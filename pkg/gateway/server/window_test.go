@@ -26,7 +26,7 @@ const (
 	endStream  = 1
 )
 
-// closedWindow is a client of HTTP/2 that lives, and lets nobody send it any data.
+// closedWindow is a client of HTTP/2 that lives, and lets no one send it any data.
 type closedWindow struct {
 	net.Conn
 	// reset gets the streams that the server gives up, and is closed at the end of the

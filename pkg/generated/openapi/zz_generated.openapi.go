@@ -519,7 +519,7 @@ func schema_sandlot_apis_agents_v1beta1_Sandbox(ref common.ReferenceCallback) co
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what the pod of the sandbox looks like, and whether it runs.",
+							Description: "spec says what the pod of the sandbox looks like, and if it runs.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.SandboxSpec{}.OpenAPIModelName()),
 						},
@@ -640,7 +640,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxSpec(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxSpec says what the pod of the sandbox looks like, and whether it runs.",
+				Description: "SandboxSpec says what the pod of the sandbox looks like, and if it runs.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
@@ -3544,7 +3544,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 					},
 					"failedReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failedReplicas is how many sandboxes have failed while they were prepared for the claim, and were let go or kept for debugging. A claim of which too many fail gets no more.",
+							Description: "failedReplicas is how many sandboxes have failed while they were prepared for the claim, and were released or kept for debugging. A claim of which too many fail gets no more.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -3998,7 +3998,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref common.Ref
 					},
 					"burst": {
 						SchemaProps: spec.SchemaProps{
-							Description: "burst is how many sandboxes beyond replicas may be made while claims wait for them: as many as are waited for, and no more than this, from 0 to 10000. Claims that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any more in the end is deleted. Default 0.",
+							Description: "burst is how many sandboxes beyond replicas may be made while claims wait for them: as many as are waited for, and no more than this, from 0 to 10000. Claims that make fresh sandboxes (createOnNoStock) do not wait. What is not wanted any more in the end is deleted. Default 0.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -4364,13 +4364,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					},
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle are commands to run around an upgrade of the sandbox. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
+							Description: "lifecycle are commands to run around an upgrade of the sandbox. It is not served: Sandlot does not upgrade sandboxes yet, and refuses objects that set it.",
 							Ref:         ref(sandboxv1alpha1.SandboxLifecycle{}.OpenAPIModelName()),
 						},
 					},
 					"upgradePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
+							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only. It is not served: Sandlot does not upgrade sandboxes yet, and refuses objects that set it.",
 							Ref:         ref(sandboxv1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -4747,7 +4747,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					},
 					"volumeClaimTemplatesPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do: Allowed adds new ones, also in the place of an emptyDir of that name in the pod template, Overrides also replaces any other volume of the same name, Disallowed refuses such claims. Empty means Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` takes additions, but no replacements.\n - `\"Disallowed\"` refuses additions.\n - `\"Overrides\"` takes additions and replacements.",
+							Description: "volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do: Allowed adds new ones, also to replace an emptyDir of that name in the pod template, Overrides also replaces any other volume of the same name, Disallowed refuses such claims. Empty means Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` takes additions, but no replacements.\n - `\"Disallowed\"` refuses additions.\n - `\"Overrides\"` takes additions and replacements.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},

@@ -22,8 +22,8 @@
 //
 // # Why no call fails
 //
-// Whoever verifies a certificate must know its CA before it is shown one. A new CA
-// is made long before the old one ends, and is published beside it: in the
+// A client that verifies a certificate must know its CA before it is shown one. A
+// new CA is made long before the old one ends, and is published beside it: in the
 // ConfigMap, in ca.crt of the Secrets, in the caBundle. Only when it has been there
 // for a while (Options.Overlap) does it sign. And an old CA stays in the bundle
 // until it expires, for servers that take up their new certificate late. So at any

@@ -108,8 +108,8 @@ func (p *keyPair) signedBy(ca *keyPair) bool {
 	return p.cert.CheckSignatureFrom(ca.cert) == nil
 }
 
-// serves tells whether whoever trusts the bundle accepts the certificate, for all
-// usages of the target and by each of the names that it was made for.
+// serves reports whether a client that trusts the bundle accepts the certificate,
+// for all usages of the target and by each of the names that it was made for.
 func (p *keyPair) serves(t target, bundle []*x509.Certificate, now time.Time) bool {
 	if len(p.cert.DNSNames) == 0 {
 		return false

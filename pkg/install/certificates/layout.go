@@ -44,7 +44,7 @@ const (
 	EtcdCAConfigMap  = "sandlot-etcd-ca"
 )
 
-// managerName is what sandlot-controller-manager is called. It has no Service; whoever
+// managerName is what sandlot-controller-manager is called. It has no Service; what
 // reads its metrics expects the name that one would have.
 const managerName = "sandlot-controller-manager"
 

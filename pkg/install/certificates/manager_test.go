@@ -126,7 +126,7 @@ func TestSeveralAPIServices(t *testing.T) {
 	})
 }
 
-// caBundle is what is in an APIService, whoever serves it.
+// caBundle is what is in an APIService, whichever server serves it.
 func (f *fixture) caBundle(name string) string {
 	f.t.Helper()
 	object := &unstructured.Unstructured{}

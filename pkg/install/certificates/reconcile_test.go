@@ -21,7 +21,7 @@ import (
 )
 
 // Years of rotation against a real API, one wake-up after the other. At each, and
-// between what was and what is, whoever trusts accepts what is served.
+// between what was and what is, clients that trust one accept what is served.
 func TestRotation(t *testing.T) {
 	f := newFixture(t)
 	f.options.EtcdMembers = 0

@@ -15,8 +15,8 @@ import (
 // state is what there is of the keys.
 type state struct {
 	config
-	// restored are the names of keys that were not made here but came from a backup. Whoever
-	// can write backups chooses those, so they are there to be read with.
+	// restored are the names of keys that were not made here but came from a backup. A user
+	// who can write backups chooses those, so they are there to be read with.
 	restored []string
 	// published is since when the API servers can have the key that does not write yet;
 	// zero is not yet.

@@ -292,9 +292,9 @@ func TestUpgrade(t *testing.T) {
 	f.mustHave(false, k)
 }
 
-// A key that a restore brings, whoever made it and whatever its name says of its age, is there to
-// be read with: it does not become the one to write with, and where it is that already another one
-// takes its place.
+// A key that a restore brings, regardless of who made it and of the age that its name says, is
+// there to be read with: it does not become the one to write with, and where it is that already
+// another one takes its place.
 func TestRestoredKeys(t *testing.T) {
 	f := newFixture(t)
 	f.mustStep()
@@ -359,7 +359,7 @@ func TestRestoredKeysInPlain(t *testing.T) {
 	}
 }
 
-// TestNamesOfKeys: a name is a line of the ConfigMap, whoever gave it.
+// TestNamesOfKeys: a name is a line of the ConfigMap, regardless of who gave it.
 func TestNamesOfKeys(t *testing.T) {
 	f := newFixture(t)
 	f.mustStep()

@@ -34,7 +34,7 @@ const maxBackoff = time.Minute
 // of the aggregator along.
 var APIService = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
 
-// ManagerOptions are where the objects are, and who may work at them.
+// ManagerOptions are where the objects are, and who may change them.
 type ManagerOptions struct {
 	// Namespace has the objects.
 	Namespace string

@@ -28,8 +28,8 @@ var ourLabels = map[string]string{
 // Store reads and writes Secrets and ConfigMaps of a namespace. Each write is refused if
 // another client wrote meanwhile.
 type Store struct {
-	// Reader reads the API, not a cache: whoever decides about keys must not see the
-	// past, and there are few objects that change seldom.
+	// Reader reads the API, not a cache: decisions about keys must not be made on
+	// old state, and there are few objects that change seldom.
 	Reader    client.Reader
 	Writer    client.Writer
 	Namespace string

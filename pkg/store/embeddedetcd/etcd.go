@@ -162,7 +162,7 @@ func (s *Server) config() *embed.Config {
 	// No other member can be elected, so the wait for other candidates is for nothing.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.EnableGRPCGateway = false
-	// Whoever can open the socket may do everything, so there are no users.
+	// A process that can open the socket may do everything, so there are no users.
 	cfg.AuthToken = ""
 
 	cfg.QuotaBackendBytes = s.quota

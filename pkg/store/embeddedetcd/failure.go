@@ -49,7 +49,7 @@ func (f *failure) report(err error) {
 // OnWrite is called by zap in place of os.Exit and panic.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	f.report(errors.New(describe(entry.Message, fields)))
-	runtime.Goexit() // whoever logged it relies on not coming back
+	runtime.Goexit() // the code that logged it relies on not coming back
 }
 
 // guard runs start on a goroutine of its own, which a failure may end.

@@ -125,7 +125,7 @@ func (gs *Guards) grant(ctx context.Context, isGood func() bool, renewAt time.Ti
 	return gs.lease, nil
 }
 
-// current returns the current lease, and whether it is good.
+// current returns the current lease, and reports whether it is good.
 func (gs *Guards) current(isGood func() bool) (clientv3.LeaseID, bool) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

@@ -108,7 +108,7 @@ func readStored(t *testing.T, client *clientv3.Client, prefix string) string {
 }
 
 // TestFormatOnlyRises lets servers of many versions start at once on an old store: the
-// newest format is what stays, whoever comes last.
+// newest format is what stays, whichever server comes last.
 func TestFormatOnlyRises(t *testing.T) {
 	client := newClient(t)
 	const prefix, servers = "/store", 20

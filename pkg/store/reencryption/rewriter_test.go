@@ -580,7 +580,7 @@ func TestFullEtcd(t *testing.T) { // not beside others, whose metrics are these
 }
 
 // A value that etcd takes as it is, and not with what the encryption adds, keeps nothing else from
-// being done. Whoever may write can make one.
+// being done. Users who may write can make one.
 func TestTooLarge(t *testing.T) { // not beside others, whose metrics are these
 	etcd := startEtcd(t)
 	fill(t, etcd, 1, 4, withKeys("k1"))

@@ -40,7 +40,7 @@ func newBalancer(ctx context.Context, address string, backends []backend) (*bala
 	if err != nil {
 		return nil, err
 	}
-	// It goes on after whoever made it, until close.
+	// It goes on after the test that made it, until close.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := &balancer{listener: listener, cancel: cancel, conns: map[net.Conn]bool{}}
 	b.running.Go(func() { b.probe(ctx, backends) })

@@ -126,7 +126,7 @@ func TestBalancer(t *testing.T) {
 	}
 	b.ready.Store(true)
 	onlyFrom("a", "b")
-	a.Close() // dead, and nobody knows yet
+	a.Close() // dead, and not yet known to be
 	if name, err := line(dial()); err != nil || name != "b" {
 		t.Errorf("got %q, %v", name, err)
 	}

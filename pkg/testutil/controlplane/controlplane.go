@@ -76,7 +76,7 @@ type ControlPlane struct {
 	ports                   *ports
 	pki                     *pki
 	admin                   *rest.Config
-	client                  *http.Client // of servers with certificates of the cluster, as nobody
+	client                  *http.Client // of servers with certificates of the cluster, without a user
 	etcdPort, apiServerPort int
 
 	etcd, apiServer, controllerManager, scheduler, kwok *Process
@@ -172,7 +172,7 @@ func (c *ControlPlane) makeProcesses() error {
 		}},
 		{process: &c.controllerManager, program: "kube-controller-manager", user: "system:kube-controller-manager", command: c.controllerManagerCommand},
 		{process: &c.scheduler, program: "kube-scheduler", user: "system:kube-scheduler", command: c.schedulerCommand},
-		// Whoever plays all kubelets and garbage collects their pods is an admin.
+		// kwok plays all kubelets and garbage collects their pods, so it is an admin.
 		{process: &c.kwok, program: "kwok", user: "system:kwok", groups: []string{"system:masters"}, command: c.kwokCommand},
 	} {
 		path, err := c.programs.path(p.program)

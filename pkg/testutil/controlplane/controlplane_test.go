@@ -133,8 +133,8 @@ func testPods(t *testing.T, client kubernetes.Interface) {
 	})
 }
 
-// testUsers checks that users are who they say, and that nobody may do anything
-// unless they were given the right.
+// testUsers checks that users are who they say, and that they may do only what
+// they were given the right to.
 func testUsers(t *testing.T, c *ControlPlane) {
 	alice, err := c.User("alice", "team")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	defaultNodes = 4
 	podsPerNode  = "10000"
-	// kwokAnnotation marks a node that nobody but kwok speaks for.
+	// kwokAnnotation marks a node that only kwok speaks for.
 	kwokAnnotation = "kwok.x-k8s.io/node"
 	kwokNode       = "fake"
 )

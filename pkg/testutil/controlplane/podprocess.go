@@ -17,7 +17,7 @@ import (
 var errUnsupported = errors.New("not supported for a process")
 
 // podProcess is how a pod becomes a process: its arguments, with the folders here
-// in the place of its mounts and some flags set otherwise.
+// instead of its mounts and some flags set otherwise.
 type podProcess struct {
 	name      string // of the pod and of the process
 	namespace string // of the pod
@@ -29,7 +29,7 @@ type podProcess struct {
 	claim func(name string) string
 	// labels are those of the pod.
 	labels map[string]string
-	// config returns what a ConfigMap has under a key, and whether it has. Nil has none.
+	// config returns what a ConfigMap has under a key, and reports whether it has. Nil has none.
 	config func(name, key string) (string, bool)
 }
 

@@ -57,7 +57,7 @@ type Process struct {
 	mu      sync.Mutex
 	current *run // nil before the first start
 	// dismiss is closed when the process is to stay as it is once it has ended; it
-	// is nil when nobody would start it again anyway.
+	// is nil when nothing would start it again anyway.
 	dismiss  chan struct{}
 	restarts int
 	watchers sync.WaitGroup // goroutines that start it again

@@ -23,7 +23,7 @@ const ProcessNode = "processes"
 
 // processNode does what a kubelet does for the pods of the install: it runs their init
 // containers, starts the process that stands for each, says in their status how they are,
-// and lets a pod that is deleted go when its process has ended. kwok knows nothing of it.
+// and removes a pod that is deleted when its process has ended. kwok knows nothing of it.
 type processNode struct {
 	sandlot *Sandlot
 	client  kubernetes.Interface
@@ -159,8 +159,8 @@ func (n *processNode) run(ctx context.Context, pod *corev1.Pod) (*Process, error
 	return p, nil
 }
 
-// process returns what stands for the container of a pod, and whether it ends by itself: one
-// of the processes of the install, or one of the pod's own.
+// process returns what stands for the container of a pod, and reports whether it ends by
+// itself: one of the processes of the install, or one of the pod's own.
 func (n *processNode) process(ctx context.Context, pod *corev1.Pod) (_ *Process, once bool, err error) {
 	var known []*Process
 	switch pod.Labels["app.kubernetes.io/name"] {

@@ -248,8 +248,8 @@ func (c *ControlPlane) awaitAPI(ctx context.Context, versions served) error {
 	return nil
 }
 
-// checkAPI asks for claims, and whether all that is served is in the list of all
-// resources, from which clients and the garbage collector know it.
+// checkAPI lists claims, and checks that all that is served is in the list of
+// all resources, from which clients and the garbage collector know it.
 func checkAPI(ctx context.Context, client versioned.Interface, versions served) error {
 	if _, err := client.AgentsV1alpha1().SandboxClaims(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 func (c *ControlPlane) Kubeconfig() string { return c.file("admin.kubeconfig") }
 
 // User is for a user with a client certificate, without a limit of requests.
-// Nobody has any right but those that RBAC gives them.
+// They have only the rights that RBAC gives them.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
 	cert, err := c.pki.cluster.Issue(localpki.Leaf{CommonName: name, Organization: groups, Client: true})
 	if err != nil {

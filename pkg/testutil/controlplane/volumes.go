@@ -40,7 +40,7 @@ type secretVolumes struct {
 	mu sync.Mutex // held while files are written
 	// written are the versions of the Secrets that the files are of.
 	written map[string]uint64
-	// failed is the last error of writing, for whoever waits for a volume.
+	// failed is the last error of writing, for those that wait for a volume.
 	failed error
 }
 
@@ -130,9 +130,9 @@ func (v *secretVolumes) refresh(ctx context.Context, name string) error {
 	return v.writeNewer(secret)
 }
 
-// writeVolume makes files the content of a folder, all at once, so that nobody
-// sees a certificate beside the key of another one. As in a pod, the files are
-// links through one link to the folder that has them:
+// writeVolume makes files the content of a folder, all at once, so that no
+// reader sees a certificate beside the key of another one. As in a pod, the
+// files are links through one link to the folder that has them:
 //
 //	tls.crt -> ..data/tls.crt
 //	..data  -> ..2026-01-02T03-04-05.678

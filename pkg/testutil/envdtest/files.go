@@ -69,8 +69,8 @@ func (f *Files) Write(name string, content []byte) (ok bool) {
 	return true
 }
 
-// await returns a channel that is closed with the next change, and whether there is a file
-// of the name now.
+// await returns a channel that is closed with the next change, and reports whether there
+// is a file of the name now.
 func (f *Files) await(name string) (changed <-chan struct{}, there bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -95,7 +95,7 @@ func (e *Envd) start(w http.ResponseWriter, r *http.Request) {
 	} else if code != 0 {
 		end["error"] = end["status"]
 	}
-	// Errors: there is nobody to be told.
+	// Errors: the client is gone.
 	_ = out.event("end", end)
 	_ = out.send(endOfStream, struct{}{})
 }

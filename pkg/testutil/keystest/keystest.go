@@ -40,7 +40,7 @@ func Contract(t *testing.T, backend apikeys.Backend, team, other string) {
 		t.Errorf("lists %q of another team, want %q", got, want)
 	}
 
-	// Nobody reaches into another team, and no key takes an administrator's.
+	// No team reaches into another, and no key takes an administrator's.
 	_, _, err := k.Issue(t.Context(), apikeys.Request{Team: other, Name: "x", By: &by})
 	fails(t, "a key for another team", err, apikeys.ErrForbidden)
 	fails(t, "deleting a foreign key", k.Delete(t.Context(), byForeign, child.ID), apikeys.ErrNotFound)

@@ -34,7 +34,7 @@ func Build(dir string, names ...string) error {
 }
 
 // linkAll puts links to programs of one folder into another. Copies could not be run at once:
-// whoever forks at the time has them open.
+// a process that is forked at the time has them open.
 func linkAll(from, to string, names []string) error {
 	for _, name := range names {
 		program := filepath.Join(from, name)

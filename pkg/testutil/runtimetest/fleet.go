@@ -23,7 +23,7 @@ const Port = 49983
 const (
 	firstBlock = 64
 	blocks     = 160
-	// holdPort is listened on at the first address of a network by whoever has it.
+	// holdPort is listened on at the first address of a network by the test that has it.
 	holdPort = 49982
 )
 

@@ -139,8 +139,8 @@ func TestCarryTemplates(t *testing.T) {
 			`{"spec":{"template":{"a":2},"networkPolicyManagement":"Unmanaged",` + shown + `}}`,
 			`{"spec":{"template":{"a":2},"maxFreshSandboxes":3}}`,
 		},
-		// Whoever is shown a managed network keeps it managed, without a policy by the
-		// defaults.
+		// A client that is shown a managed network keeps it managed, without a policy
+		// by the defaults.
 		"a policy goes, its management stays": {
 			`{"spec":{"template":{"a":1},"networkPolicy":{}}}`,
 			`{"spec":{"template":{"a":1},"networkPolicyManagement":"Managed",` + shown + `}}`,

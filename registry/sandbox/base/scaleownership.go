@@ -98,7 +98,8 @@ func (o *ScaleOwnership) OfObject(scale []metav1.ManagedFieldsEntry) ([]metav1.M
 	return entries, nil
 }
 
-// owned returns the fields of an entry of the object, and whether the scaled field is one of them.
+// owned returns the fields of an entry of the object, and reports whether the scaled field is one
+// of them.
 func (o *ScaleOwnership) owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, bool, error) {
 	field := o.fieldOf(entry)
 	if field == nil || entry.FieldsV1 == nil {

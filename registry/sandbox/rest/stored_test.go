@@ -18,8 +18,8 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 
-// What comes in the words of agent-sandbox is in etcd, whoever wrote it there, to the byte
-// what a program would store that knows of agents.kruise.io alone.
+// What comes in the words of agent-sandbox is in etcd, regardless of who wrote it there,
+// to the byte what a program would store that knows of agents.kruise.io alone.
 func TestStoredInOneGroup(t *testing.T) {
 	fixture := registrytest.New(t)
 	stores, err := NewStores(fixture.Scheme, fixture)

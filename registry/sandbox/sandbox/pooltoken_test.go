@@ -17,8 +17,8 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
 
-// TestRestartsInAPool: a container that was restarted has no token, whether or not somebody saw its
-// pod unready.
+// TestRestartsInAPool: a container that was restarted has no token, whether or not a controller saw
+// its pod unready.
 func TestRestartsInAPool(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	status := sandbox.NewStatusStrategy(sandbox.NewStrategy(runtime.NewScheme(), clocktesting.NewFakePassiveClock(now)))

@@ -30,7 +30,7 @@ import (
 
 // maxProxied is how many requests a server forwards to sandboxes at a time, and
 // maxProxiedOfUser how many of one user. A namespace gets no more than it leaves free for
-// others, whoever asks for its sandboxes.
+// others, regardless of who asks for its sandboxes.
 const (
 	maxProxied       = 1000
 	maxProxiedOfUser = 200
@@ -246,7 +246,7 @@ type answerer struct {
 func tell(_ http.ResponseWriter, req *http.Request, err error) {
 	a, ok := req.Context().Value(responderKey{}).(answerer)
 	if !ok || req.Context().Err() != nil {
-		return // there is nobody to be told
+		return // the client is gone
 	}
 	a.Error(unavailable(a.name, err))
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPlacesOfNamespaces: neither a user nor a namespace, whoever its users are, shuts
-// others out.
+// TestPlacesOfNamespaces: neither a user nor a namespace, with any number of users,
+// shuts others out.
 func TestPlacesOfNamespaces(t *testing.T) {
 	r := NewProxyREST(nil, nil)
 	taken := map[string]int{}

@@ -46,8 +46,9 @@ const (
 	// maxIdentityBytes bounds what is recorded of a user in each claim.
 	maxIdentityBytes = 8 << 10
 	// publicExtra is the prefix of the extra fields that Kubernetes itself adds to users:
-	// names and UIDs of pods and nodes, and ids of credentials. Others come from whoever
-	// authenticates users, and may be secret; who reads a claim reads what is recorded.
+	// names and UIDs of pods and nodes, and ids of credentials. Others come from the
+	// authenticator of users, and may be secret; who reads a claim reads what is
+	// recorded.
 	publicExtra = "authentication.kubernetes.io/"
 )
 
@@ -61,7 +62,7 @@ type recorded struct {
 	User json.RawMessage `json:"user"`
 }
 
-// ownKind is the version of UUIDs that RFC 9562 leaves to whoever makes them.
+// ownKind is the version of UUIDs that RFC 9562 leaves to their makers.
 const ownKind = 8
 
 // timeBytes is how much of the UID of a claim is the time of its creation, in

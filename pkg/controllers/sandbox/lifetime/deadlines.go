@@ -11,9 +11,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// pauseTime returns when a sandbox is to be paused, and whether it ever is: not one that
-// is paused already, has ended or is being deleted. This and the rules below are pure.
-// Both controllers must agree on them.
+// pauseTime returns when a sandbox is to be paused, and reports whether it ever is: not
+// one that is paused already, has ended or is being deleted. This and the rules below
+// are pure. Both controllers must agree on them.
 func pauseTime(sandbox *v1alpha1.Sandbox) (time.Time, bool) {
 	if sandbox.Spec.PauseTime == nil || sandbox.Spec.Paused || sandbox.DeletionTimestamp != nil {
 		return time.Time{}, false
@@ -25,8 +25,8 @@ func pauseTime(sandbox *v1alpha1.Sandbox) (time.Time, bool) {
 	return sandbox.Spec.PauseTime.Time, true
 }
 
-// shutdownTime returns when a sandbox is to be deleted, and whether it ever is: not one
-// that is kept, of which the controller of pods deletes the pod.
+// shutdownTime returns when a sandbox is to be deleted, and reports whether it ever is:
+// not one that is kept, of which the controller of pods deletes the pod.
 //
 // Where the time to pause has come as well, and the sandbox is to be kept for a
 // while after that (see retainedUntil), the pause comes first, even if both are due: it
@@ -44,8 +44,8 @@ func shutdownTime(sandbox *v1alpha1.Sandbox, now time.Time) (time.Time, bool) {
 }
 
 // retainedUntil returns until when a sandbox that is paused at its pause time, now, is
-// kept, and whether the sandbox asks for that: one without a shutdown time is kept
-// anyway.
+// kept, and reports whether the sandbox asks for that: one without a shutdown time is
+// kept anyway.
 func retainedUntil(sandbox *v1alpha1.Sandbox, now time.Time) (metav1.Time, bool) {
 	if sandbox.Spec.ShutdownTime == nil {
 		return metav1.Time{}, false

@@ -94,7 +94,7 @@ func TestPause(t *testing.T) {
 			})
 			clock := clocktesting.NewFakePassiveClock(now)
 			request := reconcile.Request{NamespacedName: key}
-			// Whoever comes first: the two agree about whose turn it is.
+			// The first one wins: the two agree about whose turn it is.
 			if _, err := lifetime.NewShutdown(api, clock, 1).Reconcile(t.Context(), request); err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ type Timer[T client.Object] struct {
 	Workers int
 	// Empty returns an empty object.
 	Empty func() T
-	// Due returns when the time of an object comes, and whether it ever does.
+	// Due returns when the time of an object comes, and reports whether it ever does.
 	Due func(object T, now time.Time) (time.Time, bool)
 	// Act acts on an object whose time, due, has come. It must act on the very version
 	// that it is given: the time may just have been extended. An error that the object

@@ -52,7 +52,7 @@ func TestDecideImage(t *testing.T) {
 		pod           *corev1.Pod
 		cores         string
 		told          inplace.Answers
-		unknown       bool // nobody has looked
+		unknown       bool // no one has looked
 		action        action
 		resize, image string
 		want          []metav1.Condition

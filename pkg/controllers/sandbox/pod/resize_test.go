@@ -62,7 +62,7 @@ func TestDecideResize(t *testing.T) {
 		sandbox *v1alpha1.Sandbox
 		pod     *corev1.Pod
 		inplace wholePod
-		unknown bool // nobody has looked
+		unknown bool // no one has looked
 		action  action
 		patch   string
 		want    []metav1.Condition

@@ -90,8 +90,9 @@ func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxSt
 
 // restartIsRepeatable reports whether the write of a restart can be delayed. In a pool, it is written
 // at once if the agent-runtime has a token, or is to get one: a runtime that was restarted has no
-// token, and nobody may claim it until it has one. So is one while the sandbox is prepared for a claim,
-// which sets up the runtime again. The kubelet delays restarts. A sandbox in use gets no token again.
+// token, and it must not be claimed until it has one. So is one while the sandbox is prepared for a
+// claim, which sets up the runtime again. The kubelet delays restarts. A sandbox in use gets no
+// token again.
 func restartIsRepeatable(sandbox *v1alpha1.Sandbox) bool {
 	isPrepared := v1alpha1.IsInPool(sandbox) || sandbox.Annotations[v1alpha1.AnnotationStarting] == "true"
 	return !isPrepared ||

@@ -48,8 +48,8 @@ func (c *Controller) begin(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// reject tells why, and then takes the request away: whoever ends between the two is
-// followed by one who comes to the same.
+// reject tells why, and then takes the request away: if a process ends between the
+// two, the next one does the same.
 func (c *Controller) reject(ctx context.Context, o *observation, p plan) error {
 	version, err := c.tell(ctx, o, p)
 	if err != nil {

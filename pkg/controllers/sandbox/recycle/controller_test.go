@@ -188,7 +188,7 @@ func (w *world) isGone(name string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// run lets new controllers work at a sandbox until nothing changes any more, or they fail.
+// run lets new controllers reconcile a sandbox until nothing changes any more, or they fail.
 func (w *world) run(c client.Client, name string) error {
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: name}}
 	all := []reconcile.Reconciler{

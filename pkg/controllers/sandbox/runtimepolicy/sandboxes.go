@@ -52,7 +52,7 @@ func newSandboxes() *sandboxes {
 }
 
 // put takes in the state of a sandbox, and reports whether its namespace has a new source by
-// that, and whether it lost one.
+// that, and if it lost one.
 func (s *sandboxes) put(sandbox *v1alpha1.Sandbox) (gained, lost bool) {
 	key := client.ObjectKeyFromObject(sandbox)
 	now, has := sourceOf(sandbox)

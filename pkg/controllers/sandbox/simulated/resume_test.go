@@ -15,7 +15,7 @@ import (
 )
 
 // TestAResumeWaitsForTheRuntime: a sandbox that had one set up gets its address, and runs
-// when a server has said how it went, or nobody has for too long.
+// when a server has said how it went, or no server has for too long.
 func TestAResumeWaitsForTheRuntime(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {

@@ -76,8 +76,9 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return c.Timer.Register(ctx, mgr)
 }
 
-// due returns when there is something to do for a claim, and whether there ever is. A
-// claim that is being claimed is ended by the allocator, and then Completed.
+// due returns when there is something to do for a claim, and reports whether there
+// ever is. A claim that is being claimed is ended by the allocator, and then
+// Completed.
 func due(claim *v1alpha1.SandboxClaim) (time.Time, bool) {
 	if claim.DeletionTimestamp != nil || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		return time.Time{}, false

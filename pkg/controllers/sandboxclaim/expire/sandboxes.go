@@ -31,7 +31,7 @@ const (
 	// watchLag gives the cache time to show what the server has already.
 	watchLag = 100 * time.Millisecond
 	// graphLag gives the garbage collector of the cluster time to learn that sandboxes
-	// belong to a claim. It believes its own watches, and would let a claim go whose
+	// belong to a claim. It believes its own watches, and would delete a claim whose
 	// sandboxes it does not know of.
 	graphLag = time.Second
 )
@@ -46,7 +46,7 @@ func (c *Controller) deleteSandboxes(ctx context.Context, claim *v1alpha1.Sandbo
 }
 
 // ownSandboxes makes the claim the owner of what it has, so that its deletion waits for
-// them and, as each of them waits for its pod, for these too. Where somebody has made it
+// them and, as each of them waits for its pod, for these too. Where a user has made it
 // that, it stays as it is: to change it requires the right to bind. Other owners go: the
 // garbage collector would keep a sandbox for their sake.
 func (c *Controller) ownSandboxes(ctx context.Context, claim *v1alpha1.SandboxClaim) error {

@@ -138,8 +138,8 @@ func (t tally) message() string {
 	return report.Truncate(fmt.Sprintf("%s: %s", who, t.first.text), report.MaxNote)
 }
 
-// finished returns the reason and the message of Finished, and whether the claim has: all
-// of its sandboxes that exist have ended, and there are some, or need be none.
+// finished returns the reason and the message of Finished, and reports whether the claim
+// has: all of its sandboxes that exist have ended, and there are some, or need be none.
 func (t tally) finished(withoutAny bool) (reason, message string, ok bool) {
 	if t.there == 0 && withoutAny && t.all > 0 {
 		return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage, true

@@ -366,7 +366,7 @@ func TestHeals(t *testing.T) {
 }
 
 // Claims that are not Completed are the allocator's, and one that is being deleted is
-// nobody's.
+// left alone.
 func TestLeavesOthersAlone(t *testing.T) {
 	f := newFixture(t, 2)
 	deleted := f.claim("deleted", 1)

@@ -72,7 +72,7 @@ func (p *pace) left(claim types.NamespacedName) time.Duration {
 	return max(0, known.next.Sub(p.clock.Now()))
 }
 
-// written records that a claim with so many sandboxes was written, and whether the change was
+// written records that a claim with so many sandboxes was written, and if the change was
 // repeatable.
 func (p *pace) written(claim *v1alpha1.SandboxClaim, sandboxes int, repeatable bool) {
 	if repeatable {

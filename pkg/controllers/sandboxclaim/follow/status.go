@@ -30,7 +30,7 @@ func isFollowed(claim *v1alpha1.SandboxClaim) bool {
 //   - An expired claim keeps its conditions, because its sandboxes are deleted as a result. Only
 //     observedGeneration is updated.
 //   - Finished, once true, stays as it is, and so does its time. One of the E2B API is
-//     Finished when its sandbox is gone, too: nobody else ends such a claim.
+//     Finished when its sandbox is gone, too: nothing else ends such a claim.
 //   - One that ended with less than it asked for is never ready, and says why it ended.
 func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []metav1.Condition {
 	conditions := slices.Clone(claim.Status.Conditions)

@@ -38,7 +38,7 @@ type Finder struct {
 }
 
 // Cached returns the sandboxes that are bound to a claim as the cache has them, and
-// whether these are all for sure. They are not to be changed.
+// reports whether these are all for sure. They are not to be changed.
 func (f *Finder) Cached(claim *v1alpha1.SandboxClaim) (bound []*v1alpha1.Sandbox, sure bool, err error) {
 	named, err := f.Cache.BoundTo(claim.UID)
 	if err != nil {

@@ -91,9 +91,10 @@ func (c *Controller) hasSandboxes(ctx context.Context, claim *v1alpha1.SandboxCl
 	return false, nil
 }
 
-// expiryOf returns when a claim is to be deleted, and whether it ever is. Where the end of
-// its lifecycle has come as well, that is first: nobody would end the sandboxes of a claim
-// that is gone. And unless it retains the claim, it deletes that as well, in its own way.
+// expiryOf returns when a claim is to be deleted, and reports whether it ever is. Where
+// the end of its lifecycle has come as well, that is first: nothing would end the
+// sandboxes of a claim that is gone. And unless it retains the claim, it deletes that as
+// well, in its own way.
 func expiryOf(claim *v1alpha1.SandboxClaim, now time.Time) (time.Time, bool) {
 	if claim.DeletionTimestamp != nil ||
 		claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted ||

@@ -128,7 +128,7 @@ func (s *nodeStates) changeOne(name string, state nodes.State, found bool) {
 	})
 }
 
-// recordState records the state of a node, and whether it exists. It reports whether the node has ceased
+// recordState records the state of a node, and if it exists. It reports whether the node has ceased
 // to take pods. The caller holds the lock.
 func (s *nodeStates) recordState(name string, state nodes.State, found bool) bool {
 	if s.takePods[name] {

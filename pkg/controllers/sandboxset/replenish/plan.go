@@ -143,8 +143,8 @@ func (o *observation) replaceSlow(p *plan, c *poolCounts) {
 	p.remove, p.slow = append(p.remove, slow.replace...), uidsOf(slow.replace)
 }
 
-// toCreate is how many sandboxes to create, and whether more are missing that have to
-// wait until some of these are taken up.
+// toCreate is how many sandboxes to create, and if more are missing that have to wait
+// until some of these are taken up.
 func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
 	n = o.desired() - c.unused()
 	if n <= 0 || !o.canCreate() {

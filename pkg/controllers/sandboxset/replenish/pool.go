@@ -23,7 +23,7 @@ type pool struct {
 	// sandboxes: the cache is filled before its events are handled.
 	creates map[types.UID]string
 	// deletes are sandboxes that this controller has deleted, whose end it has not
-	// noticed yet. They are as good as gone.
+	// noticed yet. They count as gone.
 	deletes sets.Set[types.UID]
 }
 

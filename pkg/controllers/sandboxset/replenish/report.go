@@ -209,7 +209,7 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 }
 
 // foreignToken reports that a sandbox was deleted whose agent-runtime another caller has
-// initialized, if that is so. Nobody but Sandlot should be able to connect to it.
+// initialized, if that is so. Only Sandlot should be able to connect to it.
 func (r *reporter) foreignToken(set *v1alpha1.SandboxSet, sandbox *v1alpha1.Sandbox) {
 	c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 	if c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonFailed {

@@ -434,7 +434,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 
-	// Somebody takes the last revision away, too: what is there serves on.
+	// The last revision is deleted, too: what is there serves on.
 	if err := f.api.Delete(f.Context(), f.holder()); err != nil {
 		f.Fatal(err)
 	}
@@ -593,8 +593,8 @@ func testAdoptsRevision(_ *testing.T, f *fixture) {
 	f.wantHolders()
 }
 
-// forge puts another image into the SandboxTemplate of a revision, as whoever may write
-// SandboxTemplates can.
+// forge puts another image into the SandboxTemplate of a revision, as users who may
+// write SandboxTemplates can.
 func (f *fixture) forge(holder *v1alpha1.SandboxTemplate) {
 	f.Helper()
 	forged := holder.DeepCopy()
@@ -763,7 +763,7 @@ func (f *fixture) templateLabels() (pooled []string, holder string) {
 	return pooled, f.holder().Labels[v1alpha1.LabelSandboxTemplate]
 }
 
-// refer makes the set refer to another template, and lets it go on.
+// refer makes the set refer to another template, and continues.
 func (f *fixture) refer(name string) {
 	f.Helper()
 	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = name })

@@ -273,7 +273,7 @@ func (r *revisionTemplates) unused(owned []*v1alpha1.SandboxTemplate, current se
 		if current.Has(template.Name) || inPool(template) || template.DeletionTimestamp != nil {
 			continue
 		}
-		// Whoever may write sets or sandboxes here may refer to it.
+		// Users who may write sets or sandboxes here may refer to it.
 		used, err := r.caches.isUsed(template)
 		if err != nil {
 			errs = append(errs, err)

@@ -67,7 +67,7 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 	return b
 }
 
-// startBudget returns scaleStrategy.maxUnavailable as a number, and whether it is set.
+// startBudget returns scaleStrategy.maxUnavailable as a number, and reports whether it is set.
 func (o *observation) startBudget() (budget int, limited bool, err error) {
 	limit := o.set.Spec.ScaleStrategy.MaxUnavailable
 	if limit == nil {

@@ -220,8 +220,8 @@ func asSeen(sandbox *v1alpha1.Sandbox) client.Preconditions {
 	return client.Preconditions{UID: new(sandbox.UID), ResourceVersion: new(sandbox.ResourceVersion)}
 }
 
-// removeFinalizer lets a set go whose pool is gone. If the set has changed meanwhile,
-// its event brings the next reconcile.
+// removeFinalizer lets a set be deleted whose pool is gone. If the set has changed
+// meanwhile, its event brings the next reconcile.
 func (w *writer) removeFinalizer(ctx context.Context, set *v1alpha1.SandboxSet) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": set.ResourceVersion,

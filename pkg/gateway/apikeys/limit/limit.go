@@ -42,7 +42,7 @@ type Limiter struct {
 	mu sync.Mutex
 }
 
-// New returns a Limiter that knows nobody yet.
+// New returns a Limiter that knows no keys yet.
 func New(options Options) *Limiter {
 	options.Burst = max(options.Burst, 1)
 	return &Limiter{

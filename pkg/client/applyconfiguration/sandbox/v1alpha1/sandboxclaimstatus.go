@@ -31,7 +31,7 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// down when a claimed sandbox is deleted later.
 	ClaimedReplicas *int32 `json:"claimedReplicas,omitempty"`
 	// failedReplicas is how many sandboxes have failed while they were prepared for the
-	// claim, and were let go or kept for debugging. A claim of which too many fail gets
+	// claim, and were released or kept for debugging. A claim of which too many fail gets
 	// no more.
 	FailedReplicas *int32 `json:"failedReplicas,omitempty"`
 	// failures say why the first of the failed sandboxes failed. At most 3 are listed.

@@ -22,7 +22,7 @@ type SandboxSetScaleStrategyApplyConfiguration struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// burst is how many sandboxes beyond replicas may be made while claims wait for
 	// them: as many as are waited for, and no more than this, from 0 to 10000. Claims
-	// that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any
+	// that make fresh sandboxes (createOnNoStock) do not wait. What is not wanted any
 	// more in the end is deleted. Default 0.
 	Burst *int32 `json:"burst,omitempty"`
 }

@@ -42,11 +42,11 @@ type SandboxSpecApplyConfiguration struct {
 	// one, false removes it, unset makes none and keeps one that is there.
 	Service *bool `json:"service,omitempty"`
 	// lifecycle are commands to run around an upgrade of the sandbox. It is not served:
-	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
+	// Sandlot does not upgrade sandboxes yet, and refuses objects that set it.
 	Lifecycle *SandboxLifecycleApplyConfiguration `json:"lifecycle,omitempty"`
 	// upgradePolicy says how a change of the template is carried out that is
 	// more than a change in place. Unset means in place only. It is not served:
-	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
+	// Sandlot does not upgrade sandboxes yet, and refuses objects that set it.
 	UpgradePolicy                             *SandboxUpgradePolicyApplyConfiguration `json:"upgradePolicy,omitempty"`
 	EmbeddedSandboxTemplateApplyConfiguration `json:",inline"`
 }

@@ -40,7 +40,7 @@ type SandboxTemplateSpecApplyConfiguration struct {
 	// itself. Unset means what the API server's flag --claim-pod-metadata says.
 	PodMetadataPolicy *PodMetadataPolicyApplyConfiguration `json:"podMetadataPolicy,omitempty"`
 	// volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do:
-	// Allowed adds new ones, also in the place of an emptyDir of that name in the pod
+	// Allowed adds new ones, also to replace an emptyDir of that name in the pod
 	// template, Overrides also replaces any other volume of the same name, Disallowed
 	// refuses such claims. Empty means Disallowed.
 	VolumeClaimTemplatesPolicy *sandboxv1alpha1.InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
