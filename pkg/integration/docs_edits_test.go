@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	editedSection = regexp.MustCompile(`(?s)\n### What may be edited\n(.*?)\n\n[^|\n]`)
+	editedSection = regexp.MustCompile(`(?s)\n### Editable fields\n(.*?)\n\n[^|\n]`)
 	editedField   = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| ([^|]+) \\|$")
 )
 
