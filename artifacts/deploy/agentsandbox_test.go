@@ -109,7 +109,7 @@ func TestAgentSandboxIsAChoice(t *testing.T) {
 }
 
 // TestAgentSandboxAPIServices: all group-versions lead to our Service, and get its CA: the
-// controllers are told of them, and may write to them.
+// controllers know them by a flag, and may write to them.
 func TestAgentSandboxAPIServices(t *testing.T) {
 	eachWithAgentSandbox(t, func(t *testing.T, objects manifests) {
 		found := apiServices(objects)

@@ -142,8 +142,8 @@ func runFill(t *stage, r *result) {
 	r.set("pod creates", wrote[others+"create pods"])
 }
 
-// writes tells what was written for one of n sandboxes or claims: the requests that write to
-// our store, by what they do, and those to kube-apiserver, of all clients.
+// writes counts what was written for one of n sandboxes or claims: the requests that write
+// to our store, by what they do, and those to kube-apiserver, of all clients.
 func (r *result) writes(all counts, n int, p pool) counts {
 	each := all.times(1 / float64(n))
 	r.set("pool", float64(p.size))

@@ -107,7 +107,7 @@ func runPools(t *stage, r *result) {
 	r.set("bytes_per_indexed_sandbox", bytes)
 }
 
-// noWaiters is told of stock that no claim waits for.
+// noWaiters is a listener for stock that no claim waits for.
 type noWaiters struct{}
 
 func (noWaiters) Stocked(poolindex.Pool) {}

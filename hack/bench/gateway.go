@@ -200,7 +200,7 @@ func runRoute(t *stage, r *result) {
 	r.routes(paced, t.compare(r.Case, r.Clients, t.rounds, arms(t.count*5)...))
 }
 
-// routes tells of three arms each: direct, through the plain proxy, through the gateway.
+// routes reports of three arms each: direct, through the plain proxy, through the gateway.
 func (r *result) routes(paced, closed []series) {
 	// Paced requests come at a rate: what one takes is not the time that it waits for others,
 	// as long as routed_paced_per_s is as much.
@@ -267,7 +267,7 @@ func creates(count func(*settings) int) func(*stage, *result) {
 		all := t.compare(r.Case, r.Clients, t.rounds, arms...)
 		r.set("pool", float64(e2b.pool.size))
 		// A create fails if its sandbox is not in the store under its id, or if the store has
-		// one that no client was told of.
+		// one that no client knows of.
 		r.set("creates", float64(e2b.creates))
 		r.set("creates_failed", float64(e2b.failed))
 		r.speed("create", all[0])

@@ -146,7 +146,7 @@ func (a arm) run(ctx context.Context, clients int) (sample, error) {
 	return sample{latencies: latencies, elapsed: time.Since(start)}, context.Cause(ctx)
 }
 
-// one does one operation and tells how long it took.
+// one does one operation and returns how long it took.
 func (a arm) one(ctx context.Context, client int, took *time.Duration) (err error) {
 	defer catch(&err)
 	if a.ready != nil {

@@ -58,7 +58,7 @@ func (r *result) setAll(name string, all counts) {
 	r.put(name, numbers)
 }
 
-// speed tells what an arm did.
+// speed reports what an arm did.
 func (r *result) speed(name string, s series) {
 	r.set(name+"_per_s", s.rate())
 	r.set(name+"_p50_ms", s.p50())

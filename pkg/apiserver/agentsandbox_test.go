@@ -332,7 +332,7 @@ func testWatchFromOwnVersion(t *testing.T, w *words) {
 			t.Errorf("%s: the first event is %s %v", name, event.Type, event.Object)
 		}
 	}
-	// A change is told of after that, or instead of it, and once.
+	// A change is sent after that, or instead of it, and once.
 	changed := w.must(t, http.MethodPatch, agentClaims+"/watched", string(types.MergePatchType), `{"metadata":{"labels":{"a":"b"}}}`)
 	later, err := claims.Watch(t.Context(), metav1.ListOptions{FieldSelector: named, ResourceVersion: version})
 	if err != nil {
@@ -347,7 +347,7 @@ func testWatchFromOwnVersion(t *testing.T, w *words) {
 		}
 	}
 	later.Stop()
-	// What the selector does not match is not told of, nor is it in our group. The next
+	// What the selector does not match is not sent, nor is it in our group. The next
 	// event, of another change, is the first then.
 	for name, from := range map[string]struct {
 		resource schema.GroupVersionResource

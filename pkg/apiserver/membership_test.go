@@ -47,7 +47,7 @@ func join(t *testing.T, client *clientv3.Client) *member {
 	return m
 }
 
-// sees waits until the member was told of exactly these servers.
+// sees waits until the member knows of exactly these servers.
 func (m *member) sees(t *testing.T, servers ...*member) {
 	t.Helper()
 	var want []string

@@ -28,7 +28,7 @@ import (
 
 const (
 	openAPITitle = "Sandlot"
-	// extensionKinds tells of which kinds a definition is.
+	// extensionKinds lists the kinds that a definition is of.
 	extensionKinds = "x-kubernetes-group-version-kind"
 )
 

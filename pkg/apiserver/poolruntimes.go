@@ -49,8 +49,8 @@ func (p *poolRuntimes) peersChanged(servers []string) {
 }
 
 // getsToken is a sandbox.GetsToken. The pools of agent-sandbox have no tokens, because its clients
-// are never told of any. While this server does not know the others, a sandbox gets one: without it
-// the sandbox would be open.
+// have no way to read them. While this server does not know the others, a sandbox gets one: without
+// it the sandbox would be open.
 func (p *poolRuntimes) getsToken(ctx context.Context, sb *v1alpha1.Sandbox) bool {
 	if !ofOurGroup(sb) || v1alpha1.OfAgentSandbox(sb) {
 		return false

@@ -22,7 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
-// watching is a server that tells of the watches that end, by their parameter "name".
+// watching is a server that reports the watches that end, by their parameter "name".
 type watching struct {
 	*testutil.Server
 	client *http.Client

@@ -106,7 +106,7 @@ func connect(config *rest.Config, now time.Time) (*cluster, error) {
 	return &cluster{kube: kube, dynamic: dyn, metadata: meta, now: now}, nil
 }
 
-// notLookedAt tells of a part that could not be looked at.
+// notLookedAt reports a part that could not be looked at.
 func notLookedAt(p part, err error) findings.Finding {
 	f := findings.Finding{Level: findings.NotLookedAt, Check: p.name, Message: fmt.Sprintf("%s: %v", p.what, err), Action: "check again"}
 	if apierrors.IsForbidden(err) {

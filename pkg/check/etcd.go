@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// etcdLabel is on the pods of the etcd of an install, and etcdPort is where they tell
-	// of their health.
+	// etcdLabel is on the pods of the etcd of an install, and etcdPort is where they
+	// report their health.
 	etcdLabel = "app.kubernetes.io/name=sandlot-etcd"
 	etcdPort  = "2381"
 	// etcdTimeout is how long a member has to answer.

@@ -39,7 +39,7 @@ func TestNeededRightsAreShipped(t *testing.T) {
 	}
 }
 
-// leftOut are rights that are shipped and whose lack the check does not tell of.
+// leftOut are rights that are shipped and whose lack the check does not report.
 var leftOut = map[string][]right{
 	controllerManager: {
 		{resource: "events", verbs: []string{"create", "patch"}}, // of the leases: everything else is there without

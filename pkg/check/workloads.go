@@ -97,7 +97,7 @@ func judgeWorkloads(all []*workload, namespace string) (found []findings.Finding
 	return append(found, judgeImages(all)...)
 }
 
-// judgeImages tells of programs of several versions. Images of a digest alone have none to see.
+// judgeImages reports programs of several versions. Images of a digest alone have none to see.
 func judgeImages(all []*workload) []findings.Finding {
 	var tags, told []string
 	for _, w := range all {
@@ -119,7 +119,7 @@ func judgeImages(all []*workload) []findings.Finding {
 	return []findings.Finding{problem(findings.Warning, "", "the programs are of several versions: "+strings.Join(told, ", "), "bring all to one version: docs/operations.md")}
 }
 
-// tellWorkloads tells what runs.
+// tellWorkloads reports what runs.
 func tellWorkloads(all []*workload) string {
 	told := make([]string, 0, len(all))
 	for _, w := range all {

@@ -22,8 +22,8 @@ const (
 	// agent-runtime to be set up, and mountsAgainLimit where there are volumes to mount.
 	setupAgainLimit  = time.Minute
 	mountsAgainLimit = 10 * time.Minute
-	// maxSetupMessage bounds what a sandbox tells of the setup of its agent-runtime, in bytes.
-	// Errors of others are part of it, and have no bound.
+	// maxSetupMessage bounds what a sandbox says about the setup of its agent-runtime, in
+	// bytes. Errors of others are part of it, and have no bound.
 	maxSetupMessage = 1024
 )
 

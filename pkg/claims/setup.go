@@ -6,7 +6,7 @@ package claims
 // SetupError says why what a claim asks for could not be brought into the runtime of one
 // of its sandboxes. Nothing in it is secret: it is told in statuses and events.
 type SetupError struct {
-	// Condition is the condition of the sandbox that tells of it:
+	// Condition is the condition of the sandbox that reports it:
 	// SandboxConditionRuntimeInitialized or SandboxConditionVolumesMounted.
 	Condition string
 	// Reason is that of the claim's conditions, if the claim ends because of it:

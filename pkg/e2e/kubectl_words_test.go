@@ -12,7 +12,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// testWarnings: what users of kubectl are told of a claim that gets too little, and of
+// testWarnings: what kubectl shows its users of a claim that gets too little, and of
 // what a deletion leaves.
 func testWarnings(t *testing.T, k *kubectl) {
 	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)

@@ -76,7 +76,7 @@ func (p Progress) Condition() metav1.Condition {
 }
 
 // ImageCondition is the condition ImageUpdated of a sandbox whose update is this far; nil
-// where there is nothing to tell of an image, or not yet.
+// where there is nothing to report of an image, or not yet.
 func (p Progress) ImageCondition() *metav1.Condition {
 	c := &metav1.Condition{Type: v1alpha1.SandboxConditionImageUpdated, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded}
 	switch p.Image {

@@ -162,7 +162,7 @@ func has(resources corev1.ResourceList) func(*corev1.Pod) {
 }
 
 // TestImageAlone: an update of the image looks at no resources, which old nodes do not
-// tell of.
+// report.
 func TestImageAlone(t *testing.T) {
 	small := list("cpu", "1")
 	p := pod(containers(container("a", small, nil)), runs("two", "two", "id-2"), asked("two", "id-1"), func(p *corev1.Pod) {

@@ -21,7 +21,7 @@ type Progress struct {
 	// needs, or ImagePatch that of the pod; the other one is nil. They are refused where
 	// the pod is not the one that they were made for.
 	Patch, ImagePatch []byte
-	// Message tells why it failed, and while it waits what the node says, if anything.
+	// Message says why it failed, and while it waits what the node says, if anything.
 	Message string
 	// Image is how the change of the image ended, if it did.
 	Image ImageResult

@@ -84,7 +84,7 @@ func (w *world) note(claim *v1alpha1.SandboxClaim) {
 	}
 }
 
-// error notes what a client can tell of an error.
+// error notes what a client can know of an error.
 func (w *world) error(err error) {
 	var status apierrors.APIStatus
 	var short *client.IncompleteError

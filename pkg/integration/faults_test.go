@@ -58,7 +58,7 @@ func TestSandboxesOfADeletedSet(t *testing.T) {
 			time.Sleep(200 * time.Millisecond) // whatever the watch of sets has told by then
 		}
 	}
-	// The watch may tell of it a moment later. A dry run takes nothing.
+	// The watch may report it a moment later. A dry run takes nothing.
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if _, err := s.CreateOnce(ctx, namespace, testutil.Claim(old, "dry", 1, fails), metav1.DryRunAll); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("a dry run is answered %w", err)

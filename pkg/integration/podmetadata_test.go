@@ -52,7 +52,7 @@ func podKeys(t *testing.T, sb v1alpha1.Sandbox) string {
 
 // TestPodMetadataPolicy: the set, else the template, else the installation says what of a
 // claim's labels and annotations reaches pods, warm and fresh. The sandbox has all of it,
-// and the client is told of what was held back.
+// and the client gets a warning of what was held back.
 func TestPodMetadataPolicy(t *testing.T) {
 	t.Parallel()
 	for installation, byDefault := range map[string]string{

@@ -28,7 +28,7 @@ func access(t *testing.T, s *testutil.Server, spec v1alpha1.SandboxClaimRuntimeA
 	return answer.Status.Sandboxes
 }
 
-// Who asks for the runtimes of a claim is told of its sandboxes, and of no others.
+// Who asks for the runtimes of a claim gets its sandboxes, and no others.
 func TestRuntimeAccess(t *testing.T) {
 	s, set := stocked(t, 6)
 	mine := create(t, s, testutil.Claim(set, "mine", 3, nil))
@@ -80,7 +80,7 @@ func TestRuntimeAccess(t *testing.T) {
 	}
 }
 
-// A claim of the name of an earlier one is not told of what that has left.
+// A claim of the name of an earlier one does not get what that has left.
 func TestRuntimeAccessOfAClaimMadeAgain(t *testing.T) {
 	s, set := stocked(t, 2)
 	earlier := create(t, s, testutil.Claim(set, "mine", 1, nil))

@@ -132,8 +132,8 @@ func TestForgedRevisionsAreNotHandedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Stock(t, set, 0, 3)
-	// The feed tells of the forged one first, and the claim waits for what it does not tell
-	// of yet.
+	// The feed reports the forged one first, and the claim waits for what it does not
+	// report yet.
 	claim := create(t, s, ofTemplate("one", "python", 3, waits))
 	if claim.Status.ClaimedReplicas != 3 {
 		t.Fatalf("answered %+v", claim.Status)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestBackups: the metric tells of the last good backup where backups are taken, and is not
+// TestBackups: the metric shows the last good backup where backups are taken, and is not
 // there elsewhere. TestRestore of pkg/e2e/cluster sees it with the rights of an install.
 func TestBackups(t *testing.T) {
 	made, good := time.Unix(1000, 0), time.Unix(5000, 0)

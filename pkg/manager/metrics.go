@@ -24,7 +24,7 @@ func buildInfo(name, help string, labels prometheus.Labels) prometheus.Collector
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 })
 }
 
-// agentBuild is this build as agent-sandbox tells of its own.
+// agentBuild is this build as agent-sandbox shows its own.
 func agentBuild() prometheus.Labels {
 	labels := prometheus.Labels{
 		"git_version": version.Get(), "git_commit": "unknown", "build_date": "unknown",

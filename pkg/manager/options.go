@@ -164,7 +164,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Time that a simulated Sandbox takes to become Running.")
 }
 
-// Validate tells what is wrong with the options.
+// Validate reports what is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
 	for flag, value := range map[string]int{

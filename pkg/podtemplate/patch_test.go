@@ -270,7 +270,7 @@ func TestResolveStopsWithItsRequest(t *testing.T) {
 		t.Errorf("%d patches", got)
 	}
 	if _, err := cache.ResolveSet(t.Context(), set, newWorld()); err != nil {
-		t.Errorf("the next request: %v", err) // which is not told of that
+		t.Errorf("the next request: %v", err) // which is not notified of that
 	}
 }
 

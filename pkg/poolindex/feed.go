@@ -11,7 +11,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// Listener is told of pools that can serve again.
+// Listener is notified of pools that can serve again.
 type Listener interface {
 	// Stocked is called when a sandbox of the pool can be taken that could not be
 	// before: for each, from the goroutine of the watch. It must not block.

@@ -45,7 +45,7 @@ func (b *buffers) Put(buffer []byte) {
 	}
 }
 
-// discard is where net/http tells of what clients break off.
+// discard is where net/http logs what clients break off.
 type discard struct{}
 
 // Write implements io.Writer.

@@ -84,7 +84,7 @@ func New(options Options) *Road {
 		BufferPool:     newBuffers(),
 		ModifyResponse: r.modify,
 		ErrorHandler:   r.fail,
-		ErrorLog:       log.New(discard{}, "", 0), // it tells of what clients break off
+		ErrorLog:       log.New(discard{}, "", 0), // it logs what clients break off
 	}
 	return r
 }

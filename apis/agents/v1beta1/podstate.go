@@ -9,7 +9,7 @@ import (
 	hub "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// podState is what the status of a stored sandbox tells of its pod.
+// podState is what the status of a stored sandbox says about its pod.
 type podState int
 
 const (

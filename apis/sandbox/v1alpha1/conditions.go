@@ -166,23 +166,23 @@ const (
 	SandboxConditionPaused = "SandboxPaused"
 	// SandboxConditionResumed is true when a resume is complete.
 	SandboxConditionResumed = "SandboxResumed"
-	// SandboxConditionInplaceUpdate tells how an update in place went.
+	// SandboxConditionInplaceUpdate says how an update in place went.
 	SandboxConditionInplaceUpdate = "InplaceUpdate"
-	// SandboxConditionImageUpdated tells of an update in place that was to change the image
-	// whether it did, once that is known: a failed InplaceUpdate may be about the cpu alone.
+	// SandboxConditionImageUpdated says if an update in place that was to change the image
+	// did so, once that is known: a failed InplaceUpdate may be about the cpu alone.
 	SandboxConditionImageUpdated = "ImageUpdated"
 	// SandboxConditionSchedulingGated is true while the pod waits behind a scheduling gate,
 	// and false since the gates were removed. A sandbox whose pod had none does not have it.
 	SandboxConditionSchedulingGated = "SchedulingGated"
-	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
+	// SandboxConditionRuntimeInitialized reports whether the agent-runtime was set up for
 	// the claim. While a sandbox is resumed it is about the new pod, and the sandbox is
-	// Resuming for as long as it is False/Pending. In a pool it tells whether the
+	// Resuming for as long as it is False/Pending. In a pool it reports whether the
 	// agent-runtime has an access token, and the sandbox is not available while it is False.
 	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
-	// SandboxConditionVolumesMounted tells whether the dynamicVolumesMount of the claim
-	// were mounted, after a resume into the new pod.
+	// SandboxConditionVolumesMounted reports whether the dynamicVolumesMount of the
+	// claim were mounted, after a resume into the new pod.
 	SandboxConditionVolumesMounted = "VolumesMounted"
-	// SandboxConditionRecycling tells how the return to the pool goes. It is true when the
+	// SandboxConditionRecycling says how the return to the pool goes. It is true when the
 	// sandbox is back.
 	SandboxConditionRecycling = "Recycling"
 )

@@ -5,7 +5,7 @@ package v1alpha1
 
 import "maps"
 
-// ClaimConditionMetadataSynced tells how the last change went of the labels, annotations or
+// ClaimConditionMetadataSynced says how the last change went of the labels, annotations or
 // additionalPodMetadata of a claim that had sandboxes: true when these have what the claim
 // says, and false with ReasonInvalidMetadata when some keep what they had, because
 // additionalPodMetadata gives another value to a key of their pod template. It is there

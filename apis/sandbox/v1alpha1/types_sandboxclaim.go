@@ -137,7 +137,7 @@ type SandboxClaimSpec struct {
 	// Keys that the system writes itself, under agents.kruise.io,
 	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and
 	// additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods
-	// that are claimed already: status.observedGeneration tells when.
+	// that are claimed already: status.observedGeneration says when.
 	// +optional
 	// +mapType=granular
 	Labels map[string]string `json:"labels,omitempty"`

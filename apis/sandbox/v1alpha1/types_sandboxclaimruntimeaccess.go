@@ -45,7 +45,7 @@ type SandboxClaimRuntimeAccess struct {
 
 // SandboxClaimRuntimeAccessSpec says which sandboxes are asked for.
 type SandboxClaimRuntimeAccessSpec struct {
-	// sandboxNames are the sandboxes to tell of, at most 1000. Empty means all that are
+	// sandboxNames are the sandboxes to report, at most 1000. Empty means all that are
 	// bound to the claim and count, but for failed ones that it keeps for debugging, which
 	// have to be named. A claim that has more than 1000 needs names.
 	// +optional
@@ -58,7 +58,7 @@ type SandboxClaimRuntimeAccessSpec struct {
 	ClaimUID types.UID `json:"claimUID,omitempty"`
 }
 
-// SandboxClaimRuntimeAccessStatus tells how to reach the agent-runtimes.
+// SandboxClaimRuntimeAccessStatus says how to reach the agent-runtimes.
 type SandboxClaimRuntimeAccessStatus struct {
 	// sandboxes are those that were asked for and are there, ordered by name.
 	// +optional
@@ -66,7 +66,7 @@ type SandboxClaimRuntimeAccessStatus struct {
 	Sandboxes []SandboxRuntimeAccess `json:"sandboxes,omitempty"`
 }
 
-// SandboxRuntimeAccess tells how to reach the agent-runtime of one sandbox.
+// SandboxRuntimeAccess says how to reach the agent-runtime of one sandbox.
 type SandboxRuntimeAccess struct {
 	// name of the sandbox.
 	// +required

@@ -16,7 +16,7 @@ import (
 )
 
 // DefaultLabelDomain is the domain of the labels that claims of agent-sandbox may put on
-// their pods, unless the server is told of others.
+// their pods, unless the server is configured with others.
 const DefaultLabelDomain = "sandbox.users.io"
 
 // ValidateLabelDomains checks the domains that labels of pods may have.

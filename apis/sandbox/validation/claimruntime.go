@@ -42,7 +42,7 @@ var mountKeys = []string{"mountID", "subPath"}
 // have there is believed by programs that are no user's, and the agent-runtime lives there.
 var systemPaths = []string{"/dev", "/mnt/envd", "/proc", "/run/secrets", "/sys", "/var/run/secrets"}
 
-// MaxRuntimeAccess is how many sandboxes one request for access to runtimes tells of.
+// MaxRuntimeAccess is how many sandboxes one request for access to runtimes returns.
 const MaxRuntimeAccess = 1000
 
 // ValidateSandboxClaimRuntimeAccess checks a request for access to the runtimes of a claim,

@@ -134,7 +134,7 @@ func validateChangedContents(contents, old []string, path *field.Path) field.Err
 	return errs
 }
 
-// PersistenceWarnings tells what a pause does not keep although it is asked for:
+// PersistenceWarnings names what a pause does not keep although it is asked for:
 // there is only the type Stop yet, which deletes the pod.
 func PersistenceWarnings(contents []string) []string {
 	if len(contents) == 0 {

@@ -143,7 +143,7 @@ func validateIPBlock(block *networkingv1.IPBlock, path *field.Path) field.ErrorL
 	})
 }
 
-// NetworkPolicyWarnings tells of rules that a template does not apply.
+// NetworkPolicyWarnings names rules that a template does not apply.
 func NetworkPolicyWarnings(spec *v1alpha1.SandboxTemplateSpec) []string {
 	if spec.NetworkPolicy == nil || spec.NetworkPolicyManagement != v1alpha1.NetworkPolicyUnmanaged {
 		return nil
@@ -151,7 +151,7 @@ func NetworkPolicyWarnings(spec *v1alpha1.SandboxTemplateSpec) []string {
 	return []string{specPath.Child("networkPolicy").String() + ": is not applied, because networkPolicyManagement is Unmanaged"}
 }
 
-// NetworkPolicyUpdateWarnings tells of what a change means for sandboxes that run: the
+// NetworkPolicyUpdateWarnings says what a change means for sandboxes that run: the
 // policy holds for them at once, while the name servers that go with the default are
 // for those that are made from then on.
 func NetworkPolicyUpdateWarnings(spec, old *v1alpha1.SandboxTemplateSpec) []string {

@@ -135,8 +135,8 @@ func validateTemplateMetadata(meta *metav1.ObjectMeta, path *field.Path) field.E
 	return append(errs, refuseE2BKeys(meta.Annotations, annotations)...)
 }
 
-// refuseE2BKeys keeps the keys of the E2B front end off templates: they tell of
-// one sandbox, and a template would put them on all.
+// refuseE2BKeys keeps the keys of the E2B front end off templates: they
+// describe one sandbox, and a template would put them on all.
 func refuseE2BKeys(values map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(values)) {

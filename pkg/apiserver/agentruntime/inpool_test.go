@@ -287,7 +287,7 @@ func TestWorkThatHasEndedBeginsAgain(t *testing.T) {
 	r, _ := b.serve(t, "a")
 	<-came
 	b.mu.Lock()
-	b.servers = nil // no event tells how it ends
+	b.servers = nil // no event says how it ends
 	b.mu.Unlock()
 	close(hold)
 	b.await(t, initialized)

@@ -291,7 +291,7 @@ func (w *work) do(ctx context.Context) error {
 	return w.tell(ctx, outcome(err))
 }
 
-// outcome is what is told of an error.
+// outcome is what is reported of an error.
 func outcome(err error) *claims.SetupError {
 	if err == nil {
 		return nil

@@ -211,7 +211,7 @@ func TestAResumeTellsWhatFailed(t *testing.T) {
 	}
 }
 
-// hangs lets the first call of a runtime hang, and tells of each that comes.
+// hangs lets the first call of a runtime hang, and reports each that comes.
 func hangs(fleet *runtimetest.Fleet, on *runtimetest.Runtime, release <-chan struct{}) <-chan string {
 	came := make(chan string, 100)
 	var first sync.Once

@@ -57,7 +57,7 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	if err != nil {
 		return err
 	}
-	// First: a watch may not have told of the version of the key yet.
+	// First: a watch may not have reported the version of the key yet.
 	if err := s.know(ctx, sb); err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
@@ -103,7 +103,7 @@ func (s *Setup) TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1
 				return "", nil
 			}
 			return s.Token(ctx, claim.UID, sb)
-		} // or watches have not told of the binding yet
+		} // or watches have not reported the binding yet
 	}
 	return "", nil
 }

@@ -124,7 +124,7 @@ func (g *Gate) state() (GateState, error) {
 	return GateUnguarded, fmt.Errorf("%s may create pods, and nothing holds it to dry runs: %w", dryRunOwner, err)
 }
 
-// Run asks the cluster until ctx is done, and tells of changes. Until it is known which
+// Run asks the cluster until ctx is done, and reports changes. Until it is known which
 // policies there are, the gate is off.
 func (g *Gate) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), g.Synced...) {

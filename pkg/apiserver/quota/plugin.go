@@ -40,7 +40,7 @@ type charging struct {
 //
 // The plugin tries again after a conflict too, but at once and by what it has
 // heard of the quota, and several servers charge the same one; the client would
-// be told of a conflict that is none of its own.
+// get a conflict that is none of its own.
 func (c charging) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if n, ok := ctx.Value(chargeKey{}).(int); ok {
 		if n == 0 {

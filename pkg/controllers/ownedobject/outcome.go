@@ -65,13 +65,13 @@ func (r *Reconciler[T]) warn(kind string, regarding client.Object, reason, note 
 		Event(regarding, corev1.EventTypeWarning, r.Kind+reason, note)
 }
 
-// warnReverted tells that the answer to a correction showed the object uncorrected.
+// warnReverted reports that the answer to a correction showed the object uncorrected.
 func (r *Reconciler[T]) warnReverted(owner client.Object, object T) {
 	r.warnAbout(owner, object, "Changed", fmt.Sprintf("%s %s was not stored as it was written: find what changes it, such as a mutating webhook. "+
 		"It is written again after ever longer pauses of up to %s", r.Kind, object.GetName(), Recheck))
 }
 
-// warnRepeated tells that the object had to be written again soon after it was.
+// warnRepeated reports that the object had to be written again soon after it was.
 func (r *Reconciler[T]) warnRepeated(owner client.Object, object T, pause time.Duration) {
 	r.warnAbout(owner, object, "Changed", fmt.Sprintf("%s %s was changed or deleted after it was written, and has been written again: "+
 		"find what changes it. The next time is in %s at the earliest", r.Kind, object.GetName(), pause))

@@ -10,8 +10,8 @@
 // object of the same name that does not belong to the owner is left alone.
 //
 // Each write of an object for the same state of its owner delays the next one, because
-// whatever refused or reverted it is likely to do so again. An event tells of a write that
-// was refused or did not last, and of a name that is taken.
+// whatever refused or reverted it is likely to do so again. An event reports a write that
+// was refused or did not last, and a name that is taken.
 package ownedobject
 
 import (

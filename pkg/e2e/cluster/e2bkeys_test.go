@@ -81,7 +81,7 @@ func TestE2BKeys(t *testing.T) {
 		t.Errorf("its Secret is of type %s, immutable %v", secret.Type, secret.Immutable)
 	}
 
-	// The watch tells of the end of both. What the other replica then reads by name it may
+	// The watch reports the end of both. What the other replica then reads by name it may
 	// not: it does not believe the keys, which is what counts.
 	gone, err := a.Revoke(t.Context(), "team", root.ID)
 	if err != nil || len(gone) != 2 {

@@ -122,7 +122,7 @@ func TestEventsOnClaims(t *testing.T) {
 	}
 	c.awaitEventOn(t, ns, waiting.UID, corev1.EventTypeNormal, "ClaimCompleted", "Successfully claimed 1/1 sandboxes")
 
-	// By now the controller has told of a claim that came later.
+	// By now the controller has reported a claim that came later.
 	events, err := c.eventsOf(t.Context(), ns, warm.UID)
 	if err != nil || len(events) > 0 {
 		t.Errorf("the warm claim has the events %v, %v", events, err)

@@ -220,7 +220,7 @@ func (c *clients) waitInLine(t *testing.T, ns string, number int) *line {
 	return l
 }
 
-// isTooMany tells whether a client gave up because it was sent away for too often.
+// isTooMany reports whether a client gave up because it was sent away for too often.
 func isTooMany(err error) bool {
 	status := interface{ Status() metav1.Status }(nil)
 	return errors.As(err, &status) && status.Status().Code == http.StatusTooManyRequests

@@ -119,7 +119,7 @@ type removed struct {
 	left int
 }
 
-// story is what a recording tells of a pool.
+// story is what a recording says about a pool.
 type story struct {
 	taken   []taken
 	removed []removed

@@ -181,7 +181,7 @@ spec: {policyName: %[1]s-open}
 `
 
 // TestRuntimePolicyThatIsChangedBack: where a policy of the cluster changes it whenever it is
-// written, pods that come and go cost a few requests a minute, and an event tells of it.
+// written, pods that come and go cost a few requests a minute, and an event reports it.
 func TestRuntimePolicyThatIsChangedBack(t *testing.T) {
 	t.Parallel()
 	if !servesMutatingPolicies(t) {
@@ -228,7 +228,7 @@ func TestRuntimePolicyThatIsChangedBack(t *testing.T) {
 }
 
 // TestForeignRuntimePolicy: a policy of a user that has the name is left as it is, and an event
-// on it tells of that.
+// on it reports that.
 func TestForeignRuntimePolicy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

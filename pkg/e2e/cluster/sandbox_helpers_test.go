@@ -162,7 +162,7 @@ func (c *clients) awaitNoPod(t testing.TB, namespace, name string) {
 // write is a successful write in an audit log.
 type write struct{ verb, resource string }
 
-// writesIn counts the successful writes in a namespace that audit logs tell of,
+// writesIn counts the successful writes in a namespace that are in audit logs,
 // and returns them in the order of each log.
 func writesIn(t testing.TB, namespace string, logs ...string) (map[write]int, []auditv1.Event) {
 	t.Helper()

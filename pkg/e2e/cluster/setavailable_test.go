@@ -41,8 +41,8 @@ func TestSetSaysWhyItCannotStart(t *testing.T) {
 }
 
 // TestSetSaysThatImagesCannotBePulled makes a set whose pod gets no image. No scheduler looks
-// at the pod, so that the test alone can tell of it, as a kubelet would: events of one reason
-// are aggregated under the first cause.
+// at the pod, so that the test alone can report its state, as a kubelet would: events of one
+// reason are aggregated under the first cause.
 func TestSetSaysThatImagesCannotBePulled(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

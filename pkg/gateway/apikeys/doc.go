@@ -16,7 +16,7 @@
 //     there is not is remembered for a second, and a source of requests causes at most 50
 //     reads of ids that there are not, and 10 more each second. Beyond that the watch is
 //     believed: what it has not told is no key. So behind a proxy, which is one source, many
-//     wrong keys only delay a new key until the watch has told of it.
+//     wrong keys only delay a new key until the watch has reported it.
 //   - The watch is opened anew every 20 seconds, so a quiet one too gives a sign of life. After
 //     30 seconds without one no key is believed that was not read within 5 seconds. So a
 //     replica that is cut off from its watch, and from nothing else, accepts a key for at most

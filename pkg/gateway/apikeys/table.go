@@ -78,7 +78,7 @@ func (t *table) current() bool {
 	return t.fresh()
 }
 
-// knows reports whether the watch has told of a key, believed or not.
+// knows reports whether the watch has reported a key, believed or not.
 func (t *table) knows(id string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -122,7 +122,7 @@ func (t *table) forget(id string) {
 	t.answers.Remove(id)
 }
 
-// drop notes that the watch tells of the end of a key.
+// drop notes that the watch reports the end of a key.
 func (t *table) drop(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +130,7 @@ func (t *table) drop(id string) {
 	t.forget(id)
 }
 
-// put notes that the watch tells of a key.
+// put notes that the watch reports a key.
 func (t *table) put(key Stored) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +146,7 @@ func (t *table) add(key Stored) {
 	t.answers.Remove(key.ID)
 }
 
-// replace notes that a list has told of all keys that there are.
+// replace notes that a list has reported all keys that there are.
 func (t *table) replace(all []Stored) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

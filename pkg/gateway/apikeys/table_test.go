@@ -67,7 +67,7 @@ func TestTable(t *testing.T) {
 			clk.Step(denied + 1)
 		}, unknown},
 		"guessed, then told of": {func(t *table, _ *clocktesting.FakeClock) { t.note("a", none, t.changes()); t.put(key) }, yes},
-		// It was read, and then the watch told of its end, before or after it was noted.
+		// It was read, and then the watch reported its end, before or after it was noted.
 		"read, then told of its end": {func(t *table, _ *clocktesting.FakeClock) { t.note("a", found, t.changes()); t.drop("a") }, unknown},
 		"told of its end while read": {func(t *table, _ *clocktesting.FakeClock) {
 			before := t.changes()
@@ -80,7 +80,7 @@ func TestTable(t *testing.T) {
 			t.note("a", found, before)
 		}, unknown},
 		"read, then listed without it": {func(t *table, _ *clocktesting.FakeClock) { t.note("a", found, t.changes()); t.replace(nil) }, unknown},
-		// It was deleted here; what the watch tells of it is older than that.
+		// It was deleted here; what the watch reports of it is older than that.
 		"deleted":                {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.bury("a") }, unknown},
 		"deleted, then told of":  {func(t *table, _ *clocktesting.FakeClock) { t.bury("a"); t.put(key) }, unknown},
 		"deleted, then listed":   {func(t *table, _ *clocktesting.FakeClock) { t.bury("a"); t.replace([]Stored{key}) }, unknown},

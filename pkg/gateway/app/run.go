@@ -31,7 +31,7 @@ type door struct {
 
 // Run serves until ctx is cancelled, and returns when all is stopped.
 func Run(ctx context.Context, o *Options) error {
-	log.SetLogger(klog.Background()) // it tells of certificates that cannot be read
+	log.SetLogger(klog.Background()) // it reports certificates that cannot be read
 	config, err := clientConfig(o)
 	if err != nil {
 		return err

@@ -255,7 +255,7 @@ func (w *world) create(key, body string) string {
 	return made.SandboxID
 }
 
-// info tells of a sandbox.
+// info describes a sandbox.
 func (w *world) info(key, id string) mapping.Info {
 	w.Helper()
 	var info mapping.Info

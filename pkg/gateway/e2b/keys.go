@@ -19,7 +19,7 @@ type team struct {
 	IsDefault bool   `json:"isDefault"`
 }
 
-// listTeams tells of the team of the key, and of no other.
+// listTeams returns the team of the key, and no other.
 func (c *call) listTeams() error {
 	writeJSON(c.w, http.StatusOK, []team{{TeamID: c.caller.Team, Name: c.caller.Team, IsDefault: true}})
 	return nil

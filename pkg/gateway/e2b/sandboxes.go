@@ -34,7 +34,7 @@ const (
 	listsPerTeam = 8
 )
 
-// get tells of one sandbox.
+// get returns one sandbox.
 func (c *call) get() error {
 	sb, err := c.sandbox()
 	if err != nil {
@@ -124,8 +124,8 @@ func (c *call) listPage() error {
 			return err
 		}
 		if len(part.infos) > missing {
-			// Where the list goes on is only told of the last that was read. Fewer have no
-			// more, unless others came meanwhile.
+			// Where the list goes on is only returned for the last that was read. Fewer
+			// have no more, unless others came meanwhile.
 			if read == chunk {
 				read = part.read[missing-1]
 			} else {

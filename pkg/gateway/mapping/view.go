@@ -56,7 +56,7 @@ type Lifecycle struct {
 // endless is how far the end of a sandbox is that has none: clients parse it as a date.
 const endless = 100 * 365 * 24 * time.Hour
 
-// InfoOf tells of a sandbox. envdVersion and domain are those of the gateway.
+// InfoOf describes a sandbox. envdVersion and domain are those of the gateway.
 func InfoOf(sb *v1alpha1.Sandbox, envdVersion, domain string, now time.Time) Info {
 	started := startOf(sb)
 	end := started.Add(endless)
@@ -186,7 +186,7 @@ type Alias struct {
 	Public     bool   `json:"public"`
 }
 
-// TemplateOf tells of a SandboxSet.
+// TemplateOf describes a SandboxSet.
 func TemplateOf(set *v1alpha1.SandboxSet, envdVersion string) Template {
 	made := rfc3339(set.CreationTimestamp.Time)
 	one := &v1alpha1.Sandbox{}

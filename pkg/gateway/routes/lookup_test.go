@@ -171,7 +171,7 @@ func TestGuessesDoNotPileUp(t *testing.T) {
 }
 
 // TestGuessesOfOneSource: guesses of one source cause no more requests than its limit, while a
-// sandbox that the watch has not told of is found for another source.
+// sandbox that the watch has not reported is found for another source.
 func TestGuessesOfOneSource(t *testing.T) {
 	t.Parallel()
 	server, set := stocked(t, 1)

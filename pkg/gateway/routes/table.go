@@ -94,7 +94,7 @@ func (t *Table) HasSynced() bool { return t.store.hasSynced() }
 // Len is how many sandboxes are known.
 func (t *Table) Len() int { return t.store.len() }
 
-// Known returns what has been told of an id. It makes no request.
+// Known returns what is known of an id. It makes no request.
 func (t *Table) Known(id string) (Route, bool) { return t.store.find(id) }
 
 // Find returns the route of an id. An id that is not known yet, because another replica made

@@ -21,7 +21,7 @@ type Options struct {
 	// Domains are those below which sandboxes have hosts, <port>-<id>.<domain>; the first is
 	// told to clients. Empty takes any domain for one.
 	Domains []string
-	// EnvdVersion is what clients are told of envd in the sandboxes: a semantic version.
+	// EnvdVersion is what is reported to clients about envd in the sandboxes: a semantic version.
 	EnvdVersion string
 	// MaxTimeout is the longest timeout of a sandbox in seconds.
 	MaxTimeout int64

@@ -154,7 +154,7 @@ func TestPanic(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 		}
-		synctest.Wait() // the server tells what it has done by then
+		synctest.Wait() // the server says what it has done by then
 		if logs := s.logged(); strings.Count(logs, "out of order") != 2 {
 			t.Errorf("the log has:\n%s", logs)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 )
 
-// stoppedFor is how long the watch may take to tell of a sandbox that was stopped here.
+// stoppedFor is how long the watch may take to report a sandbox that was stopped here.
 const stoppedFor = time.Second
 
 // stopped waits for the table of routes.

@@ -3171,7 +3171,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sandboxNames are the sandboxes to tell of, at most 1000. Empty means all that are bound to the claim and count, but for failed ones that it keeps for debugging, which have to be named. A claim that has more than 1000 needs names.",
+							Description: "sandboxNames are the sandboxes to report, at most 1000. Empty means all that are bound to the claim and count, but for failed ones that it keeps for debugging, which have to be named. A claim that has more than 1000 needs names.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3200,7 +3200,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimRuntimeAccessStatus tells how to reach the agent-runtimes.",
+				Description: "SandboxClaimRuntimeAccessStatus says how to reach the agent-runtimes.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"sandboxes": {
@@ -3337,7 +3337,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already: status.observedGeneration tells when.",
+							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already: status.observedGeneration says when.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -3842,7 +3842,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxRuntimeAccess tells how to reach the agent-runtime of one sandbox.",
+				Description: "SandboxRuntimeAccess says how to reach the agent-runtime of one sandbox.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {

@@ -199,7 +199,7 @@ func (f *fixture) state() (*state, error) {
 	return s, nil
 }
 
-// check tells what is not as it must be at any moment without interference:
+// check reports what is not as it must be at any moment without interference:
 // everything is there, and all that is served is accepted by all who trust.
 func (f *fixture) check(s *state, now time.Time, withAPIService bool) error {
 	for _, a := range f.options.authorities() {

@@ -131,7 +131,7 @@ func (p *keyPair) serves(t target, bundle []*x509.Certificate, now time.Time) bo
 	})
 }
 
-// isFor tells whether a certificate has exactly the names that are asked for.
+// isFor reports whether a certificate has exactly the names that are asked for.
 func (p *keyPair) isFor(t target) bool {
 	have, want := slices.Clone(p.cert.DNSNames), slices.Clone(t.names)
 	slices.Sort(have)

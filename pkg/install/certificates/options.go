@@ -79,7 +79,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Time that a new CA is published before it signs certificates.")
 }
 
-// Validate tells what is wrong with the options.
+// Validate reports what is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
 	for flag, value := range map[string]string{

@@ -31,7 +31,7 @@ const (
 	signerPromote             // the next one signs from now on
 )
 
-// settled tells whether a CA that has been published since then may sign.
+// settled reports whether a CA that has been published since then may sign.
 type settled func(since time.Time) bool
 
 // step says what to do next. A CA that cannot sign any more makes way for the next

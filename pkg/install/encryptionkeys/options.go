@@ -41,7 +41,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Time that a new key of the store is published before it encrypts.")
 }
 
-// Validate tells what is wrong with the options.
+// Validate reports what is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Rotation < day { // keys are kept, so they must be few

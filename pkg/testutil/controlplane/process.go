@@ -223,7 +223,7 @@ func (p *Process) Signal(signal os.Signal) error {
 	return r.cmd.Process.Signal(signal)
 }
 
-// Running tells whether the process runs.
+// Running reports whether the process runs.
 func (p *Process) Running() bool {
 	r := p.life()
 	return r != nil && r.alive()

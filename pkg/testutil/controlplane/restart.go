@@ -53,8 +53,8 @@ func (p *Process) relaunch() bool {
 	return true
 }
 
-// Restarts tells how often the process was started again because it had ended by
-// itself.
+// Restarts returns how often the process was started again because it had ended
+// by itself.
 func (p *Process) Restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -172,7 +172,7 @@ func writeVolume(dir string, files map[string][]byte) error {
 	return os.RemoveAll(filepath.Join(dir, before))
 }
 
-// holds tells whether a folder has exactly these files.
+// holds reports whether a folder has exactly these files.
 func holds(dir string, files map[string][]byte) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != len(files) {

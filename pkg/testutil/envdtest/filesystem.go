@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// entry is a file or a folder as the filesystem service tells of it.
+// entry is a file or a folder as the filesystem service describes it.
 type entry struct {
 	Name         string    `json:"name"`
 	Type         string    `json:"type"`
@@ -34,7 +34,7 @@ type moveRequest struct {
 	Destination string `json:"destination"`
 }
 
-// entryOf tells of a path. The caller has the lock.
+// entryOf describes a path. The caller has the lock.
 func (f *Files) entryOf(name string) (entry, error) {
 	n := f.nodes[name]
 	if n == nil {

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keystest tells whether a backend keeps API keys as keys.Backend promises.
+// Package keystest tests whether a backend keeps API keys as keys.Backend promises.
 package keystest
 
 import (

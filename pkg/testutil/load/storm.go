@@ -48,7 +48,7 @@ type Storm struct {
 	complaints []error
 }
 
-// Answer is a claim as a client was told of it.
+// Answer is a claim as a client got it.
 type Answer struct {
 	Claim *v1alpha1.SandboxClaim
 	// Began is when it was first created, and After how many claims of the storm had
@@ -149,7 +149,7 @@ func noted[T any](s *Storm, in *[]T) []T {
 	return slices.Clip(*in)
 }
 
-// Answers returns the claims that the clients were told of so far.
+// Answers returns the claims that the clients got so far.
 func (s *Storm) Answers() []Answer { return noted(s, &s.answers) }
 
 // Refusals returns the creates so far that were refused for shortage, of claims that

@@ -117,7 +117,7 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// Lines collects output, and tells of lines in it while more of it comes.
+// Lines collects output, and finds lines in it while more of it comes.
 type Lines struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

@@ -236,7 +236,7 @@ const tokenProtocol = "base64url.bearer.authorization.k8s.io."
 
 type responderKey struct{}
 
-// answerer tells of errors of a request to a sandbox.
+// answerer answers errors of a request to a sandbox.
 type answerer struct {
 	rest.Responder
 	name string

@@ -27,7 +27,7 @@ func (s *lastEvent) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
-// The audit event of a create tells who got what, and nothing of a claim that
+// The audit event of a create says who got what, and nothing of a claim that
 // was refused.
 func TestAudit(t *testing.T) {
 	tests := map[string]struct {

@@ -40,7 +40,7 @@ func (fakeRuntimes) TokenIn(_ context.Context, claim *v1alpha1.SandboxClaim, in 
 	return fmt.Sprintf("%s/%s", claim.UID, in.UID), nil
 }
 
-// Tokens are told of claims that are done, and of few sandboxes.
+// Tokens are returned for claims that are done, and for few sandboxes.
 func TestFillTokens(t *testing.T) {
 	tests := map[string]struct {
 		sandboxes int

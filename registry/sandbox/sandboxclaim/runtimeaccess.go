@@ -52,7 +52,7 @@ func (*RuntimeAccessREST) New() runtime.Object { return &v1alpha1.SandboxClaimRu
 // Destroy does nothing: the storage underneath belongs to the main resources.
 func (*RuntimeAccessREST) Destroy() {}
 
-// Create tells how to reach the runtimes of the claim of a name.
+// Create returns how to reach the runtimes of the claim of a name.
 func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime.Object, admit rest.ValidateObjectFunc,
 	_ *metav1.CreateOptions) (runtime.Object, error) {
 	asked, ok := obj.(*v1alpha1.SandboxClaimRuntimeAccess)

@@ -58,7 +58,7 @@ func NewTableConvertor(c clock.PassiveClock, ahead func(*v1alpha1.SandboxClaim) 
 const statusDescription = "What has come of the claim: Waiting, or once nothing more will be claimed Complete, Partial or None. " +
 	"Of one that got all: NotReady or Finished, by its sandboxes. Expired when its lifecycle is over, Terminating while it is deleted."
 
-// status tells what has come of a claim, which its phase does not: that is Completed also of
+// status says what has come of a claim, which its phase does not: that is Completed also of
 // one that got nothing.
 func status(claim row) string {
 	conditions, wanted := claim.Status.Conditions, ptr.Deref(claim.Spec.Replicas, v1alpha1.DefaultClaimReplicas)

@@ -20,8 +20,8 @@ import (
 // of an answer when they are too long together, at the end of the one that is last.
 const maxWhy = 400
 
-// warnIfShort tells who creates a claim that it has not got all it asked for, and why, as
-// far as the claim says so. preview is whether it is a dry run.
+// warnIfShort warns the creator of a claim that it has not got all it asked for, and why,
+// as far as the claim says so. preview is whether it is a dry run.
 func warnIfShort(ctx context.Context, claim *v1alpha1.SandboxClaim, preview bool) {
 	if text := shortWarning(claim, preview); text != "" {
 		base.Warn(ctx, []string{text})

@@ -27,7 +27,7 @@ const (
 	ownedByNone  = "None"
 )
 
-// kind is what the metric tells of a sandbox.
+// kind is what the metric says about a sandbox.
 type kind struct {
 	namespace, template, launch, owner, createdBy string
 	ready, expired                                bool
@@ -40,8 +40,8 @@ func (k kind) labels() []string {
 	}
 }
 
-// kindOf returns what the metric tells of a sandbox. A template that is only named by its
-// user, on a sandbox that no pool and no claim has, is not told.
+// kindOf returns what the metric says about a sandbox. A template that is only named by
+// its user, on a sandbox that no pool and no claim has, is not told.
 func kindOf(sb *v1alpha1.Sandbox) kind {
 	k := kind{
 		namespace: sb.Namespace, template: claims.TemplateInFigures(sb), launch: claims.LaunchType(sb),

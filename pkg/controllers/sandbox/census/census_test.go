@@ -40,7 +40,7 @@ func claimed(sb *v1alpha1.Sandbox, by string) *v1alpha1.Sandbox {
 	return sb
 }
 
-// Sandboxes are counted as the watch tells of them, each once, whatever it has told before.
+// Sandboxes are counted from the watch, each once, whatever it has reported before.
 func TestCensus(t *testing.T) {
 	c := New()
 	c.is(pooled("a"))

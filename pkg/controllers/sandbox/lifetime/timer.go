@@ -30,7 +30,7 @@ const longestWait = 5 * time.Minute
 // AgainError is what Timer.Act returns where it is to be called once more, after this time.
 type AgainError time.Duration
 
-// Error tells when.
+// Error says when.
 func (e AgainError) Error() string { return "to be continued after " + time.Duration(e).String() }
 
 // Timer is a controller that acts on objects of one kind when their time comes, without

@@ -168,8 +168,8 @@ func forgetPod(p *plan) {
 	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 }
 
-// takeUp tells that the sandbox has been taken up, which sets wait for before they make
-// more.
+// takeUp records that the sandbox has been taken up, which sets wait for before they
+// make more.
 func (o *observation) takeUp(p *plan) {
 	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) == nil {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))

@@ -89,7 +89,7 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// Without a template a sandbox waits, tells why, and forgets about it once it can
+// Without a template a sandbox waits, says why, and forgets about it once it can
 // start.
 func TestWaitsForTemplate(t *testing.T) {
 	for _, p := range []v1alpha1.SandboxPhase{"", v1alpha1.SandboxPending, v1alpha1.SandboxResuming} {

@@ -48,8 +48,8 @@ func (c *Controller) begin(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// reject tells why, and then takes the request away: if a process ends between the
-// two, the next one does the same.
+// reject reports why, and then takes the request away: if a process ends between
+// the two, the next one does the same.
 func (c *Controller) reject(ctx context.Context, o *observation, p plan) error {
 	version, err := c.tell(ctx, o, p)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Controller) reject(ctx context.Context, o *observation, p plan) error {
 	return nil
 }
 
-// fail deletes a sandbox, or tells why, and then sets the time at which it is deleted.
+// fail deletes a sandbox, or reports why, and then sets the time at which it is deleted.
 func (c *Controller) fail(ctx context.Context, o *observation, p plan) error {
 	kept := retention(o.sandbox)
 	log.FromContext(ctx).V(2).Info("Failed to recycle sandbox, giving it up", "reason", p.reason, "message", p.message, "kept", kept)

@@ -36,7 +36,7 @@ type Options struct {
 	Reader client.Reader
 	// Lookup finds the templates that sandboxes refer to. Required.
 	Lookup podtemplate.Lookup
-	// Clock tells when a policy may be written again. Required.
+	// Clock decides when a policy may be written again. Required.
 	Clock clock.PassiveClock
 	// Callers are those that the policies let in, apart from the gateway. Required.
 	Callers callers.Callers
@@ -64,8 +64,8 @@ func New(o Options) *Controller {
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandbox-runtimepolicy" }
 
-// Register adds the controller to a manager. It is not told of namespaces before it knows of
-// all sandboxes that the cache shows.
+// Register adds the controller to a manager. It gets no namespaces before it knows of all
+// sandboxes that the cache shows.
 func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	if c.Recorder == nil {
 		c.Recorder = mgr.GetEventRecorder(c.Name())

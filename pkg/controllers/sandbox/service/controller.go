@@ -34,7 +34,7 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself. Required.
 	Reader client.Reader
-	// Clock tells when an object may be written again. Required.
+	// Clock decides when an object may be written again. Required.
 	Clock clock.PassiveClock
 	// Lookup finds the templates that sandboxes refer to. Required.
 	Lookup *templates.Lookup

@@ -9,7 +9,7 @@
 // names, those of sidecars included; those of runtimes that an installation injects
 // are not among them, and can be reached at the same address. It stays through pauses,
 // is corrected when a user changes it, and is deleted with the sandbox. A Service of its
-// name that does not belong to the sandbox is left alone, and an event tells of it. While
+// name that does not belong to the sandbox is left alone, and an event reports it. While
 // there is a Service, status.serviceFQDN has its domain name (status.go). A sandbox that is
 // kept past its shutdownTime has none.
 //

@@ -28,7 +28,7 @@ func (a *actions) Eventf(_, _ runtime.Object, _, reason, action, note string, ar
 	a.seen = append(a.seen, reason+", "+action+": "+fmt.Sprintf(note, args...))
 }
 
-// TestAgentEvents: a claim of agent-sandbox tells that it has expired, and that it is
+// TestAgentEvents: a claim of agent-sandbox says that it has expired, and that it is
 // deleted then, in the words of that API.
 func TestAgentEvents(t *testing.T) {
 	events := &actions{}

@@ -122,8 +122,8 @@ func count(all []member) tally {
 	return t
 }
 
-// message tells of the first cause. A claim of one sandbox says of what is missing just
-// that, as in agent-sandbox.
+// message describes the first cause. A claim of one sandbox says of what is missing
+// just that, as in agent-sandbox.
 func (t tally) message() string {
 	switch {
 	case t.first.rank == missing && t.all == 1:

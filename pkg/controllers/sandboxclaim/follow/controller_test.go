@@ -341,7 +341,7 @@ func TestNewerStatus(t *testing.T) {
 	f.wantCondition(claim, v1alpha1.ClaimConditionInplaceUpdate, "True Newer")
 }
 
-// What a client writes into a status heals, and the sandboxes of others are never told of.
+// What a client writes into a status heals, and the sandboxes of others are never shown.
 func TestHeals(t *testing.T) {
 	f := newFixture(t, 3)
 	claim, other := f.claim("c", 2), f.claim("other", 1)

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package holdings finds the sandboxes that are bound to a claim, and tells when a cache
+// Package holdings finds the sandboxes that are bound to a claim, and knows when a cache
 // is not to be believed. A claim and its sandboxes change in one transaction, but are
 // two watches, of which either may be behind.
 package holdings

@@ -140,7 +140,7 @@ func (o *observation) findTrouble(c *poolCounts) *trouble {
 
 // setAvailable sets whether the pool has something to claim, and what is in its way.
 // While sandboxes of a revision fail, and are made anew at growing intervals, what was
-// told of the last ones stays: those that start now prove nothing yet.
+// reported of the last ones stays: those that start now prove nothing yet.
 func (o *observation) setAvailable(status *v1alpha1.SandboxSetStatus, c *poolCounts, t *trouble) {
 	const kind = v1alpha1.SetConditionAvailable
 	text := ""
@@ -255,11 +255,11 @@ func (m *conditionThrottle) spaced(before, status *v1alpha1.SandboxSetStatus, no
 	return same, wait
 }
 
-// eventDue reports whether an event has to tell of trouble: when it begins, when its
+// eventDue reports whether an event has to report trouble: when it begins, when its
 // reason changes, and again after a long time.
 func (m *conditionThrottle) eventDue(t *trouble, now time.Time) bool {
 	if t == nil || t.sandboxes == 0 {
-		return false // events of their own tell of what cannot be made
+		return false // events of their own report what cannot be made
 	}
 	if t.reason == m.reason && now.Before(m.told.Add(troubleEventInterval)) {
 		return false

@@ -277,7 +277,7 @@ func TestRefusalOf(t *testing.T) {
 	}
 }
 
-// testCannotStart: one event and one status tell of sandboxes that cannot start, and a
+// testCannotStart: one event and one status report sandboxes that cannot start, and a
 // pool that comes to be full is rolled out, also when a claim takes one away.
 func testCannotStart(t *testing.T, f *fixture) {
 	events := &recorded{t: t}

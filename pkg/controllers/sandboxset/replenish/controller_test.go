@@ -579,7 +579,7 @@ func testBurst(t *testing.T, f *fixture) {
 }
 
 // Claims that go on empty half of the pool before a refill begins; meanwhile the
-// status tells of it once a second.
+// status reports it once a second.
 func testLongBurst(t *testing.T, f *fixture) {
 	f.createSet(40)
 	f.fill()

@@ -72,7 +72,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: queue.Sooner(after, tellAfter)}, nil
 }
 
-// tell writes the status and tells of sandboxes that cannot start. It returns whether the
+// tell writes the status and reports sandboxes that cannot start. It returns whether the
 // status is written, and after what time there is more to tell; 0 is never.
 func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCounts, failure *problem) (bool, time.Duration, error) {
 	status := o.status(counts, failure)

@@ -46,7 +46,7 @@ func (r *recorded) want(what string, events ...string) {
 	r.events = nil
 }
 
-// One event tells of a whole round, whatever its size.
+// One event reports a whole round, whatever its size.
 func testEvents(t *testing.T, f *fixture) {
 	events := &recorded{t: t}
 	f.c.report.recorder = events

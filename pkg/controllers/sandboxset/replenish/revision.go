@@ -159,7 +159,7 @@ func (r *revisions) targetWithoutTemplate(
 	}
 	switch {
 	case unresolved != nil:
-		t.retry = templateRetry // no event tells that a name is free or the cluster takes the pod
+		t.retry = templateRetry // no event says that a name is free or the cluster takes the pod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		t.chain = resolved.Chain // the set will go as well
 	default:

@@ -94,7 +94,7 @@ func (o *observation) setResolved(status *v1alpha1.SandboxSetStatus) {
 }
 
 // setAccepted sets whether the cluster takes pods of the revision: surely, once one
-// is available, whatever comes later. What was told of the same revision before
+// is available, whatever comes later. What was reported of the same revision before
 // stays, because a restart forgets it otherwise; and it stays as it is, with the
 // generation that it is about, while the set serves on at that revision because what
 // it asks for now cannot be used, or not be held yet.

@@ -16,9 +16,10 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// TestSetAccepted: what is told of a revision is what the API dryRun when it was
-// made, until a sandbox of it runs, which settles it. Nothing of one revision is told
-// of another, and what was told is of the generation that it was told of.
+// TestSetAccepted: what is reported of a revision is what the API dryRun when it was
+// made, until a sandbox of it runs, which settles it. Nothing of one revision is
+// reported of another, and what was reported is of the generation that it was
+// reported for.
 func TestSetAccepted(t *testing.T) {
 	yes := &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Accepted"}
 	warned := &metav1.Condition{Status: metav1.ConditionUnknown, Reason: "Warned", Message: "a; b"}

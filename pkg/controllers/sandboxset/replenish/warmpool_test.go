@@ -178,7 +178,7 @@ func testOnReplenish(t *testing.T, f *fixture) {
 	f.wantStatus(3, 3, 1, 1)
 }
 
-// testNotProgressing: one event tells that no node takes sandboxes, and one that this is
+// testNotProgressing: one event says that no node takes sandboxes, and one that this is
 // over.
 func testNotProgressing(t *testing.T, f *fixture) {
 	events := &recorded{t: t}

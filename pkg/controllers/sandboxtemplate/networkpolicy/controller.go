@@ -48,7 +48,7 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself. Required.
 	Reader client.Reader
-	// Clock tells when an object may be written again. Required.
+	// Clock decides when an object may be written again. Required.
 	Clock clock.PassiveClock
 	// Callers are whom the default lets in. Required.
 	Callers callers.Callers

@@ -8,7 +8,7 @@
 // A policy is created, corrected, and deleted when the template wants none any more. It
 // outlives a template that is deleted, as its namespace owns it too, and is deleted when
 // no set, sandbox or pod is left that it is for. A policy of its name that does not
-// belong to the template is left alone, and an event tells of it. SandboxTemplates that
+// belong to the template is left alone, and an event reports it. SandboxTemplates that
 // hold the revision of a set never have one: their pods are labelled with the template
 // that the set refers to.
 //

@@ -88,7 +88,7 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// Keys that the system writes itself, under agents.kruise.io,
 	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and
 	// additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods
-	// that are claimed already: status.observedGeneration tells when.
+	// that are claimed already: status.observedGeneration says when.
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are put on every claimed sandbox and, except for keys under
 	// agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the
