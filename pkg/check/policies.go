@@ -92,7 +92,7 @@ func judgePolicies(p *policies, namespace string) (found []findings.Finding) {
 	if !slices.ContainsFunc(p.network, deniesAll) {
 		found = append(found, problem(findings.Warning, "Namespace "+namespace,
 			fmt.Sprintf("no NetworkPolicy in namespace %s denies what none allows, so any pod reaches etcd and the metrics", namespace),
-			"apply the install's NetworkPolicy default-deny again: docs/install.md, Who can reach what"))
+			"apply the install's NetworkPolicy default-deny again: docs/install.md, Network access"))
 	}
 	return found
 }

@@ -125,9 +125,9 @@ var needed = map[string][]right{
 
 const (
 	// ownCertificates is the choice to have certificates of another CA.
-	ownCertificates = "or look after certificates yourself: docs/certificates.md, Certificates of your own"
+	ownCertificates = "or look after certificates yourself: docs/certificates.md, Your own certificates"
 	// ownKeys is the choice to encrypt with keys of one's own, and ownBoth to do both.
-	ownKeys = "or look after the keys of the store yourself: docs/encryption.md, Keys of your own"
+	ownKeys = "or look after the keys of the store yourself: docs/encryption.md, Your own keys"
 	ownBoth = "or look after certificates and the keys of the store yourself: docs/certificates.md and docs/encryption.md"
 	// noNodes is the choice to treat sandboxes on all nodes the same.
 	noNodes = "or accept that sandboxes on cordoned and failed nodes are treated like all others: docs/scaling.md, Nodes that take no pods"
