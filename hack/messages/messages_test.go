@@ -1,7 +1,6 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package messages has a test that no code reads the text of a message.
 package messages
 
 import (
@@ -32,8 +31,30 @@ var foreign = map[string]string{
 // TestNoMessageIsRead: what has to be decided by, is in a field, a reason or an error value. The
 // text of a message, ours or that of an error, is for people.
 func TestNoMessageIsRead(t *testing.T) {
-	root := filepath.Join("..", "..")
 	found := map[string]bool{}
+	eachFile(t, func(name string, _ *token.FileSet, file *ast.File) {
+		for _, decl := range file.Decls {
+			if function, ok := decl.(*ast.FuncDecl); ok && readsMessage(function) {
+				found[fmt.Sprintf("%s: %s", name, function.Name.Name)] = true
+			}
+		}
+	})
+	for where := range found {
+		if foreign[where] == "" {
+			t.Errorf("%s reads the text of a message", where)
+		}
+	}
+	for where := range foreign {
+		if !found[where] {
+			t.Errorf("%s reads no message any more", where)
+		}
+	}
+}
+
+// eachFile calls a function for each file of what is shipped, without tests.
+func eachFile(t *testing.T, do func(name string, set *token.FileSet, file *ast.File)) {
+	t.Helper()
+	root := filepath.Join("..", "..")
 	for _, dir := range []string{"apis", "cmd", "pkg", "registry"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -43,29 +64,16 @@ func TestNoMessageIsRead(t *testing.T) {
 			if err != nil || strings.HasPrefix(name, "pkg/testutil/") || strings.HasPrefix(name, "pkg/e2e/") {
 				return err
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
 			if err != nil {
 				return err
 			}
-			for _, decl := range file.Decls {
-				if function, ok := decl.(*ast.FuncDecl); ok && readsMessage(function) {
-					found[fmt.Sprintf("%s: %s", filepath.ToSlash(name), function.Name.Name)] = true
-				}
-			}
+			do(filepath.ToSlash(name), set, file)
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
-		}
-	}
-	for where := range found {
-		if foreign[where] == "" {
-			t.Errorf("%s reads the text of a message", where)
-		}
-	}
-	for where := range foreign {
-		if !found[where] {
-			t.Errorf("%s reads no message any more", where)
 		}
 	}
 }

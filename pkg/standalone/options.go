@@ -61,7 +61,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to serve the API on.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve the API on. 0 means any free port.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
-		"File to write the kubeconfig to. Other contexts in it are kept. (default \"kubeconfig\" in the data directory)")
+		"File to write the kubeconfig to. Other contexts in it are kept. The default is kubeconfig in the data directory.")
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "Time that a simulated Sandbox takes to become Running.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"Maximum time that the creation of a SandboxClaim waits for Sandboxes before the response is sent with those that were bound.")

@@ -63,7 +63,7 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 		return false
 	}
 	if inUse, quota := all.inUse(), all.quota(); quota > 0 && inUse > recoveredSize(quota) {
-		log.Info("etcd is out of space and rejects writes; delete objects or raise its quota", "bytesInUse", inUse, "quota", quota)
+		log.Info("Failed to free enough space in etcd, which rejects writes until objects are deleted or its quota is raised", "bytesInUse", inUse, "quota", quota)
 		return true
 	}
 	for _, member := range all {

@@ -176,10 +176,11 @@ func tell(state GateState, why error) {
 	observeGate(state)
 	switch state {
 	case GateOn:
-		klog.InfoS("Pods of sets and templates are judged by the cluster, in dry runs")
+		klog.InfoS("Validating pods of sets and templates in the cluster, by dry runs")
 	case GateOff:
-		klog.InfoS("Pods of sets and templates are not judged by the cluster", "reason", why.Error())
+		klog.InfoS("Not validating pods of sets and templates in the cluster", "reason", why.Error())
 	case GateUnguarded:
-		klog.ErrorS(why, "Pods of sets and templates are not judged by the cluster. Apply components/dry-runs as a whole, or take the right away")
+		klog.ErrorS(why, "Not validating pods of sets and templates in the cluster",
+			"remedy", "apply components/dry-runs as a whole, or remove the right to create pods")
 	}
 }

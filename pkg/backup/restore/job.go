@@ -165,7 +165,7 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(prepared.Path)) }()
-	log.Info("The snapshot is good. Its pools are empty now", "taken", opened.Contents.Taken, "keys", opened.Contents.Keys,
+	log.Info("Checked the snapshot and emptied its pools", "taken", opened.Contents.Taken, "keys", opened.Contents.Keys,
 		"removedFromPools", prepared.Emptied, "revision", prepared.Revision)
 
 	if prepared.Breach != nil {
