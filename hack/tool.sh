@@ -25,6 +25,10 @@ gotestsum)
   module=hack/tools/gotestsum
   package=gotest.tools/gotestsum
   ;;
+vale)
+  module=hack/tools/prose
+  package=github.com/errata-ai/vale/v2/cmd/vale
+  ;;
 kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
   module="hack/controlplane${KUBERNETES:+/$KUBERNETES}"
   bin+="${KUBERNETES:+/$KUBERNETES}"

@@ -18,7 +18,7 @@ var loads struct {
 	n, percent int
 }
 
-// Load lets Go collect garbage less often until done is called. It is for a part of a program
+// Load makes Go collect garbage less often until done is called. It is for a part of a program
 // that reads everything that is stored: nearly all of that is kept, and each collection goes
 // through all of it for little. The limit of memory holds all the same. The environment
 // variable GOGC, where it is set, goes before.
