@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command cluster keeps a local control plane with Sandlot running in the
-// background, until it is told to stop:
+// background, until it is asked to stop:
 //
 //	cluster up   [flags]   start it, or say that it runs
 //	cluster down [flags]   stop it; its data is kept

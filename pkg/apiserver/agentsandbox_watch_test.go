@@ -160,7 +160,7 @@ func TestCompactedInWords(t *testing.T) {
 	}
 }
 
-// What is warned of when something is deleted is told in the words of the API it is deleted in.
+// Warnings about a deletion are in the words of the API it is deleted in.
 func TestDeletionWarningsInWords(t *testing.T) {
 	t.Parallel()
 	w := startInWords(t)

@@ -19,9 +19,10 @@ import (
 // to all.
 const strictHeader = "Sandlot-Strict"
 
-// withClaimOptions reads what the create of a claim asks for beside the claim. Its header may ask to
-// be told at once what is wrong with a claim of agent-sandbox. Its parameters may ask for access
-// tokens, which come in a header: audit logs may have bodies of responses, but no headers.
+// withClaimOptions reads what the create of a claim asks for beside the claim. Its header may ask
+// for an error at once if something is wrong with a claim of agent-sandbox. Its parameters may ask
+// for access tokens, which come in a header: audit logs may have bodies of responses, but no
+// headers.
 func withClaimOptions(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get(strictHeader) == "true" {

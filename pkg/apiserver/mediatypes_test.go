@@ -13,8 +13,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// A client that would rather have protobuf gets JSON if it takes that, and is told
-// so before anything is done if it does not.
+// A client that would rather have protobuf gets JSON if it takes that, and an
+// error before anything is done if it does not.
 func TestMediaTypes(t *testing.T) {
 	server := testutil.Start(t)
 	client, err := rest.HTTPClientFor(server.Config)

@@ -18,8 +18,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// TestServeSnapshots: a server gives a whole snapshot if it is told to, and to no user who has
-// not proved who they are.
+// TestServeSnapshots: a server gives a whole snapshot if it is configured to, and to no user
+// who has not proved who they are.
 func TestServeSnapshots(t *testing.T) {
 	etcd := testutil.StartEtcd(t)
 	serving := testutil.Start(t, testutil.WithEtcd(etcd), testutil.WithOptions(func(o *options.Options) { o.ServeSnapshots = true }))

@@ -69,8 +69,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: a backup that is kept and of which the client is told otherwise is not left
-// where it would count as the newest.
+// TestLostAnswer: a backup that is kept although the client got an error is not left where it
+// would count as the newest.
 func TestLostAnswer(t *testing.T) {
 	expect.LongOnly(t)
 	b := newBucket(t)

@@ -5,5 +5,5 @@
 // and what it needs that is missing. It writes nothing.
 //
 // A file is a part that is looked at: a function that collects, and one that judges what was
-// collected, values in, values out. What the caller may not read is told, not skipped.
+// collected, values in, values out. What the caller may not read is reported, not skipped.
 package check

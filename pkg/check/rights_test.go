@@ -21,7 +21,7 @@ import (
 // authDelegator are the groups of what the role system:auth-delegator of Kubernetes gives.
 var authDelegator = []string{"authentication.k8s.io", "authorization.k8s.io"}
 
-// TestNeededRightsAreShipped: what an install is told that it lacks, it would have as it is
+// TestNeededRightsAreShipped: what the check reports as missing, an install has as it is
 // shipped.
 func TestNeededRightsAreShipped(t *testing.T) {
 	rules := shippedRules(t)
@@ -46,7 +46,8 @@ var leftOut = map[string][]right{
 	},
 }
 
-// TestShippedRightsAreNeeded: who lacks a right that is shipped is told, or it is known why not.
+// TestShippedRightsAreNeeded: the lack of a right that is shipped is reported, or it is known
+// why not.
 func TestShippedRightsAreNeeded(t *testing.T) {
 	rules := shippedRules(t)
 	for _, account := range []string{apiServer, controllerManager} {

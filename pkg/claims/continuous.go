@@ -16,7 +16,7 @@ import (
 
 // Continuous reports whether a claim has a sandbox for as long as it exists, as the claims
 // of agent-sandbox do: it never times out, is Ready as its sandbox is, gets another one
-// when that is gone, and is told what is wrong with it by its condition Ready instead of
+// when that is gone, and says what is wrong with it in its condition Ready instead of
 // being refused.
 func Continuous(claim *v1alpha1.SandboxClaim) bool { return v1alpha1.OfAgentSandbox(claim) }
 

@@ -4,7 +4,7 @@
 package claims
 
 // SetupError says why what a claim asks for could not be brought into the runtime of one
-// of its sandboxes. Nothing in it is secret: it is told in statuses and events.
+// of its sandboxes. Nothing in it is secret: it is reported in statuses and events.
 type SetupError struct {
 	// Condition is the condition of the sandbox that reports it:
 	// SandboxConditionRuntimeInitialized or SandboxConditionVolumesMounted.

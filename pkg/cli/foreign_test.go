@@ -95,7 +95,7 @@ func TestHoldingsOfLongNames(t *testing.T) {
 	}
 }
 
-// What the user is told to paste reaches the same cluster.
+// What the user is asked to paste reaches the same cluster.
 func TestElsewhere(t *testing.T) {
 	flags := genericclioptions.NewConfigFlags(true)
 	c := &connection{flags: flags}

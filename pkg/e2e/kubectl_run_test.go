@@ -65,7 +65,7 @@ var told = regexp.MustCompile(`(?m)^Warning: (claimed \d+/\d+ so far|claimed \d+
 	`\d+ (claimed )?sandbox(es)? of .* stays?\b|spec\.ttlAfterCompleted: the claim is deleted |(SandboxTemplate \S+|templates that are deleted) (is|are) in use: ).*\n`)
 
 // do runs kubectl and requires that it succeeds without a word on stderr, where
-// its warnings go, but for those that are told.
+// its warnings go, except for those in told.
 func (k *kubectl) do(t testing.TB, args ...string) string {
 	t.Helper()
 	return k.feed(t, "", args...)

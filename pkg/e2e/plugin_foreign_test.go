@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/client"
 )
 
-// testPluginForeign has another user take the names that the plugin is told.
+// testPluginForeign has another user take the names that the plugin is given.
 func testPluginForeign(t *testing.T, k *kubectl) {
 	k.fillPool(t, 3)
 	k.doPlugin(t, "claim", "pool", "--name", "mine")

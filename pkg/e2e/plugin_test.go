@@ -174,7 +174,7 @@ func testPluginWait(t *testing.T, k *kubectl) {
 
 	gone := k.start(t, k.plugin("claim", "absent", "--name", "gone", "--wait")...)
 	k.awaitClaim(t, "gone")
-	// It is told once the watch is there, or found out by it.
+	// It is seen by the watch, or before the watch is there.
 	if err := agents.SandboxClaims(k.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
-// initialization is what a runtime was told, and took.
+// initialization is what a runtime was sent, and took.
 type initialization struct {
 	EnvVars     map[string]string `json:"envVars"`
 	AccessToken string            `json:"accessToken"`
@@ -74,7 +74,7 @@ func (c *crash) watch(t *testing.T, by *replicas.Replica) (stop func()) {
 //  1. expect.Invariants hold, and no sandbox is held that does not count.
 //  2. Each sandbox that counts was set up by its runtime, with the environment of its
 //     claim.
-//  3. No runtime was ever told two things: who told it again told it the same.
+//  3. No runtime was ever sent two things: a repeated call was the same.
 func (c *crash) checkSteps(t *testing.T, by *replicas.Replica) {
 	t.Helper()
 	allClaims, allSandboxes := expect.Invariants(t, by.Client.AgentsV1alpha1(), crashNamespace)

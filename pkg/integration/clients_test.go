@@ -176,7 +176,7 @@ func TestClaimAndWaitBindsOnce(t *testing.T) {
 	}
 }
 
-// A shortage is told at once: client-go would send the claim ten times.
+// A shortage is reported at once: client-go would send the claim ten times.
 func TestClaimAndWaitTellsAShortage(t *testing.T) {
 	s, set := stocked(t, 1)
 	w := &wire{}
@@ -302,7 +302,7 @@ func TestClaimAndWaitTellsWhatEndedShort(t *testing.T) {
 	}
 }
 
-// Who gives up is told what is left, or leaves nothing.
+// A client that gives up learns what is left, or leaves nothing.
 func TestClaimAndWaitGivesUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy client.GiveUpPolicy

@@ -89,8 +89,8 @@ func (c *countClaims) Validate(_ context.Context, a admission.Attributes, _ admi
 	return nil
 }
 
-// Stock that is kept for a claim that waits is not there for others. They are told so,
-// and before a quota is charged.
+// Stock that is kept for a claim that waits is not there for others. They get an
+// error, and before a quota is charged.
 func TestStockThatIsKeptForOthersIsNotAvailable(t *testing.T) {
 	charged := &countClaims{}
 	s := start(t, withSyncWindow(time.Millisecond), testutil.WithConfig(func(c *apiserver.Config) { c.GenericConfig.AdmissionControl = charged }))
@@ -183,7 +183,7 @@ func TestAdmissionThatSpoilsMadeSandboxes(t *testing.T) {
 }
 
 // While a watch cache begins again, as after a restart, a claim that has to look at what is
-// there is told to come again, and nothing is written.
+// there is asked to come again, and nothing is written.
 func TestClaimsWhileTheCacheIsNotReady(t *testing.T) {
 	s, set := stocked(t, 1)
 	s.Stop()

@@ -123,7 +123,7 @@ func TestRuntimesOfPoolsHaveTokens(t *testing.T) {
 	checkInvariants(t, s)
 }
 
-// TestPoolTokenOfAClaimThatSkipsTheSetup is told in every way.
+// TestPoolTokenOfAClaimThatSkipsTheSetup is returned in every way.
 func TestPoolTokenOfAClaimThatSkipsTheSetup(t *testing.T) {
 	s := start(t)
 	fleet, set := runtimetest.Start(t), runtimePool(t, s)
@@ -203,8 +203,8 @@ func TestAContainerThatRestartedGetsItsTokenAgain(t *testing.T) {
 	}
 }
 
-// TestPoolTokenOfAClaimThatChangesTheImage: with skipInitRuntime the restarted runtime has the token
-// that the claim is told, and none of the variables.
+// TestPoolTokenOfAClaimThatChangesTheImage: with skipInitRuntime the restarted runtime has the
+// token that is returned for the claim, and none of the variables.
 func TestPoolTokenOfAClaimThatChangesTheImage(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	fleet, set := runtimetest.Start(t), runtimePool(t, s)

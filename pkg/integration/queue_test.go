@@ -121,7 +121,7 @@ func TestTooManyWaiting(t *testing.T) {
 			t.Errorf("a claim that waits %s is stored: %v", name, err)
 		}
 	}
-	// Who tries again, because the first answer was lost, is told that.
+	// A client that tries again, because the first answer was lost, gets AlreadyExists.
 	if _, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "waits-0", 2, waiting)); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("a claim that waits already is answered %v", err)
 	}

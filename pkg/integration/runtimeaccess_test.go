@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// access is what the user of the claim mine is told.
+// access is what the user of the claim mine gets.
 func access(t *testing.T, s *testutil.Server, spec v1alpha1.SandboxClaimRuntimeAccessSpec) []v1alpha1.SandboxRuntimeAccess {
 	t.Helper()
 	answer, err := claims(s).RuntimeAccess(t.Context(), "mine", &v1alpha1.SandboxClaimRuntimeAccess{Spec: spec}, metav1.CreateOptions{})

@@ -157,7 +157,7 @@ func TestSandboxProxy(t *testing.T) {
 	if !errors.As(err, &status) || status.Status().Code != http.StatusBadGateway {
 		t.Errorf("%s %v", raw, err)
 	}
-	// The right is one of its own: without it, nothing is told.
+	// The right is one of its own: without it, nothing is reported.
 	other := rest.CopyConfig(server.Config)
 	other.Impersonate.UserName = "somebody"
 	as, err := rest.TransportFor(other)

@@ -63,7 +63,7 @@ func TestShortageFails(t *testing.T) {
 }
 
 // TestRetryByName: who did not hear the answer and asks again, when the stock is
-// gone, must not be told that nothing was bound.
+// gone, must not get an answer that nothing was bound.
 func TestRetryByName(t *testing.T) {
 	s, set := stocked(t, 1)
 	create(t, s, testutil.Claim(set, "mine", 1, fails))

@@ -69,7 +69,7 @@ func (o Options) keepers(cfg *rest.Config) (ctrl.Manager, error) {
 // shutdownPatience is a little more than what a manager gives its own parts.
 const shutdownPatience = 35 * time.Second
 
-// errStuck means that a manager did not end when it was told to.
+// errStuck means that a manager did not end when it was asked to.
 var errStuck = errors.New("a manager did not end in time, and ends with the process")
 
 // runAll starts all and returns when all have ended, which the first of them

@@ -19,8 +19,8 @@ const Share = 0.9
 
 // FollowLimit has Go collect garbage before the kernel ends the program: Go's memory limit
 // becomes nine tenths of that of the cgroup, if that has one. The environment variable
-// GOMEMLIMIT, where it is set, goes before. Why a limit cannot be read is told to log; the
-// program runs as well without.
+// GOMEMLIMIT, where it is set, goes before. log gets the reason why a limit cannot be
+// read; the program runs as well without.
 func FollowLimit(log io.Writer) { follow(memlimit.FromCgroup, log) }
 
 func follow(limit memlimit.Provider, log io.Writer) {

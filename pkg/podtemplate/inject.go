@@ -25,8 +25,8 @@ import (
 //  3. A replaced variable stays where it was, because others may refer to it.
 //  4. With envVarsInjectionContainers First, no other container may be named.
 //
-// What is refused is told by fields below path, and never with a value. An error is
-// about the template.
+// What is refused is reported by fields below path, and never with a value. An
+// error is about the template.
 func InjectEnv(
 	template *runtime.RawExtension, env []v1alpha1.SandboxClaimEnvVar, policies *v1alpha1.SandboxTemplateSpec, path *field.Path,
 ) (injected *runtime.RawExtension, refused field.ErrorList, err error) {

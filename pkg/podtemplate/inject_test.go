@@ -117,7 +117,7 @@ func TestInjectEnv(t *testing.T) {
 	}
 }
 
-// expectRefused compares by prefix, and looks that no value is told.
+// expectRefused compares by prefix, and checks that no value is reported.
 func expectRefused(t *testing.T, want []string, got field.ErrorList) {
 	t.Helper()
 	if len(want) != len(got) {

@@ -188,7 +188,7 @@ func TestApplyPatchRefusals(t *testing.T) {
 	}
 }
 
-// Errors are told in conditions and events, which more may read than templates.
+// Errors are shown in conditions and events, which more may read than templates.
 func TestApplyPatchErrorsHaveNoValues(t *testing.T) {
 	const template = `{"spec":{` + oneContainer + `}}`
 	for name, patch := range map[string]string{

@@ -204,7 +204,7 @@ func (c *Cache) HoldsRevision(template *v1alpha1.SandboxTemplate, revision strin
 }
 
 func (c *Cache) hasContent(template *v1alpha1.SandboxTemplate, revision string) bool {
-	if template.ResourceVersion == "" { // it cannot be told from what it becomes
+	if template.ResourceVersion == "" { // it cannot be distinguished from what it becomes
 		return hasContent(template, revision)
 	}
 	key := heldKey{template.UID, template.ResourceVersion, revision}
@@ -245,7 +245,7 @@ func (c *Cache) finish(ctx context.Context, e end, patch *runtime.RawExtension) 
 		}
 		key.patch = sha256.Sum256(raw)
 	}
-	// What has no version cannot be told from what it becomes.
+	// What has no version cannot be distinguished from what it becomes.
 	known := e.version != ""
 	if known {
 		if found, ok := c.done.Get(key); ok {

@@ -627,8 +627,8 @@ func TestContinue(t *testing.T) {
 	if _, text := s.do(http.DefaultClient, r); text != "hello" {
 		t.Errorf("got %q", text)
 	}
-	// The client sends nothing before it is told to. The road goes on after a second of
-	// silence, so that one of several tries has to do on a slow machine.
+	// The client sends nothing before it is asked to. The road goes on after a second
+	// of silence, so that one of several tries has to do on a slow machine.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ExpectContinueTimeout = expect.Patience
 	defer transport.CloseIdleConnections()

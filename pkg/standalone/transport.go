@@ -12,7 +12,7 @@ import (
 
 // finishing returns a configuration whose requests, once sent, are finished even
 // if their context is cancelled meanwhile; watches are not. When the controllers
-// are told to stop, what they have begun ends well on both sides, instead of
+// are asked to stop, what they have begun ends well on both sides, instead of
 // being torn down with complaints from the server and from etcd's client. The
 // server sets each request a limit, and outlives the controllers.
 func finishing(config *rest.Config) *rest.Config {

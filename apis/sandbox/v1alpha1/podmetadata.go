@@ -13,9 +13,9 @@ import "maps"
 const ClaimConditionMetadataSynced = "MetadataSynced"
 
 // AnnotationPodMetadataInClaim lists, on a sandbox, the labels and annotations that its
-// claim put into the pod template, so that they can be told from the template's own and
-// taken away again. It has the form of AnnotationUpdatedMetadataInClaim, which lists those
-// of the sandbox. A sandbox without it has none.
+// claim put into the pod template, so that they can be distinguished from the template's
+// own and removed again. It has the form of AnnotationUpdatedMetadataInClaim, which lists
+// those of the sandbox. A sandbox without it has none.
 const AnnotationPodMetadataInClaim = SandlotKeyPrefix + "pod-metadata-in-claim"
 
 // AdditionalPodMetadataOf returns the additionalPodMetadata of a claim, which is empty if

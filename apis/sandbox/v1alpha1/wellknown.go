@@ -156,7 +156,7 @@ const (
 	AnnotationRevisionReused = SandlotKeyPrefix + "revision-reused"
 	// AnnotationTemplateMetadata lists the labels and annotations that a pod has
 	// from the template of its sandbox, so that one that is no longer in the
-	// template can be told from one that others put there. On the pod.
+	// template can be distinguished from one that others put there. On the pod.
 	AnnotationTemplateMetadata = SandlotKeyPrefix + "template-metadata"
 	// AnnotationInplaceUpdateState is the state of an update in place, on the pod.
 	AnnotationInplaceUpdateState = KeyPrefix + "inplace-update-state"

@@ -79,7 +79,7 @@ func TestValidateNetworkPolicy(t *testing.T) {
 	expect(t, ValidateSandboxTemplate(many), []string{"spec.networkPolicy.ingress: Too many: 257: must have at most 256 items"})
 }
 
-// Of a change to the default policy it is told what it takes from sandboxes that run.
+// A warning about a change to the default policy says what it takes from sandboxes that run.
 func TestNetworkPolicyUpdateWarnings(t *testing.T) {
 	const managed, unmanaged = v1alpha1.NetworkPolicyManaged, v1alpha1.NetworkPolicyUnmanaged
 	rules := &v1alpha1.SandboxNetworkPolicy{}

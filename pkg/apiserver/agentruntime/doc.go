@@ -3,5 +3,5 @@
 
 // Package agentruntime brings what claims ask for into the agent-runtimes of their
 // sandboxes: with which token, what is kept of it, which volumes may be mounted, and what
-// is told when it fails.
+// is reported when it fails.
 package agentruntime

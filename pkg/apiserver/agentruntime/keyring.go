@@ -161,7 +161,8 @@ func versionOf(sb *v1alpha1.Sandbox) int {
 
 // Token returns the access token of the agent-runtime in a sandbox that a claim holds: a
 // UUID. It is the same on each server and at each time, so it need not be kept to be
-// told, nor to initialize the runtime once more. A runtime that got one in its pool has that.
+// returned, nor to initialize the runtime once more. A runtime that got one in its pool has
+// that.
 func (k *Keyring) Token(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error) {
 	if id, ok := tokenIDOf(sb); ok {
 		return k.poolToken(ctx, sb, id)

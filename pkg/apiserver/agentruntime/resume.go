@@ -207,7 +207,7 @@ func (r *Worker) begin(known *resuming) {
 	})
 }
 
-// current returns a sandbox as it was told last.
+// current returns a sandbox as it was reported last.
 func (r *Worker) current(known *resuming) *v1alpha1.Sandbox {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -118,7 +118,7 @@ func failed(ctx context.Context, err error, condition, reason string) error {
 	}
 }
 
-// addressed returns the sandbox, as it is when it has an address, which is told by watches.
+// addressed returns the sandbox, as it is when it has an address, which is reported by watches.
 func (s *Setup) addressed(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	if sb.Status.PodInfo.PodIP != "" {
 		return sb, nil

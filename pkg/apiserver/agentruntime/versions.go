@@ -101,7 +101,7 @@ func (u *Use) insert(version int) {
 
 // usesKey reports whether a sandbox uses a version of the key: its claim noted one, or bound it
 // before there were versions and set its agent-runtime up, or uses it for the private ports of
-// the E2B API. Others are told a token of the oldest version, which is set nowhere.
+// the E2B API. For others a token of the oldest version is returned, which is set nowhere.
 func usesKey(sb *v1alpha1.Sandbox) bool {
 	return versionOf(sb) != oldest || sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" ||
 		sb.Annotations[v1alpha1.AnnotationOwner] != "" && v1alpha1.IsE2BPrivate(sb)

@@ -142,7 +142,7 @@ func TestNewVersion(t *testing.T) {
 	}
 }
 
-// TestRefreshKeepsWhatItHas: an error of the store is told, and changes nothing.
+// TestRefreshKeepsWhatItHas: an error of the store is returned, and changes nothing.
 func TestRefreshKeepsWhatItHas(t *testing.T) {
 	client := etcd(t)
 	keyring, err := agentruntime.Load(t.Context(), client, "registry", nil)

@@ -29,7 +29,7 @@ const (
 	// rate at most 1/rateDivisor of it per second.
 	burstDivisor, rateDivisor = 8, 256
 
-	// shortestWait and longestWait bound the time after which a client is told to retry.
+	// shortestWait and longestWait bound the time after which a client is asked to retry.
 	shortestWait = time.Second
 	longestWait  = 30 * time.Second
 

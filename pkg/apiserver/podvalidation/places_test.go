@@ -19,8 +19,8 @@ import (
 )
 
 // TestDryRunsAtOnce: while a cluster does not answer, no namespace has more than its part of
-// what is asked at a time, all together have no more than theirs, and who finds no place is
-// told that the cluster could not be asked.
+// what is asked at a time, all together have no more than theirs, and a write that finds no
+// place gets a warning that the cluster could not be asked.
 func TestDryRunsAtOnce(t *testing.T) {
 	asked, hold := make(chan string, 1000), make(chan struct{})
 	client, err := corev1client.NewForConfig(&rest.Config{

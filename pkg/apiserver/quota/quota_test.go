@@ -93,7 +93,7 @@ func TestConflicts(t *testing.T) {
 	})
 }
 
-// configured keeps what the plugin would be told.
+// configured keeps what the plugin would be given.
 type configured struct {
 	answers
 	configuration quotav1.Configuration

@@ -189,8 +189,8 @@ func TestLargeClaimsLeaveRoom(t *testing.T) {
 }
 
 // TestWaitingCreates lets so many creates wait for sandboxes as may at a time, which is
-// half of what changes anything. Others that would have to wait are told so at once, and
-// so the other half is left to those that need not wait.
+// half of what changes anything. Others that would have to wait are answered at once,
+// and so the other half is left to those that need not wait.
 func TestWaitingCreates(t *testing.T) {
 	const most, window = 2000, 30 * time.Second
 	s := startServer(t, "--sync-window="+window.String())

@@ -20,7 +20,7 @@ import (
 )
 
 // pooledImages returns the images of the pods that a pool's selector finds, sorted, by
-// which the members of a full pool are told apart.
+// which the members of a full pool are distinguished.
 func (c *clients) pooledImages(t testing.TB, ns, selector string) []string {
 	t.Helper()
 	var images []string

@@ -63,7 +63,7 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		return nil
 	})
-	// That it was started, in a pool, is told by none: the one that it runs is of its return.
+	// No event says that it was started, in a pool: the one that it runs is of its return.
 	for _, reason := range []string{"SandboxRunning", "SandboxPaused", "SandboxResuming"} {
 		c.awaitEvent(t, after, corev1.EventTypeNormal, reason)
 	}

@@ -81,8 +81,8 @@ func TestServicesOfSandboxes(t *testing.T) {
 		c.awaitService(t, ns, name)
 	}
 
-	// A claimed sandbox keeps its Service, through a pause as well, until it is told
-	// otherwise. Only the word "unset" changes nothing.
+	// A claimed sandbox keeps its Service, through a pause as well, until its spec
+	// says otherwise. Only the word "unset" changes nothing.
 	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
 	made := c.awaitService(t, ns, claimed)
 	c.patchSandbox(t, ns, claimed, `{"spec":{"paused":true}}`)

@@ -122,7 +122,7 @@ func (w world) mismatches(dead []string) error {
 //  2. no sandbox is bound to two claims, and none to one that is not there;
 //  3. each bound sandbox has a pod, at the address that the claim says, and the
 //     pod names the claim;
-//  4. what clients were told is so, and nothing else was stored.
+//  4. what clients got is stored, and nothing else.
 //
 // Dead sandboxes need no pod.
 func (w world) check(t testing.TB, answers []load.Answer, dead ...string) {

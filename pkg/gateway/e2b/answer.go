@@ -30,8 +30,8 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
-// Error is what is told in place of an answer. It is the body, too: SDKs look for the
-// integer code.
+// Error is what is returned in place of an answer. It is the body, too: SDKs look for
+// the integer code.
 type Error struct {
 	// Code is the HTTP status.
 	Code int `json:"code"`
@@ -89,7 +89,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(text, '\n')) // a client that is gone is told nothing
+	_, _ = w.Write(append(text, '\n')) // a client that is gone gets nothing
 }
 
 // read reads the JSON body of a request. An empty one is an empty object; fields that are

@@ -40,16 +40,16 @@ type Options struct {
 	Clients func(team string) (versioned.Interface, error)
 	// Limits bound what requests ask for.
 	Limits mapping.Limits
-	// Domain is told to clients: sandboxes are reached below it. It may be empty.
+	// Domain is reported to clients: sandboxes are reached below it. It may be empty.
 	Domain string
-	// EnvdVersion is told to clients, which decide by it what envd can do.
+	// EnvdVersion is reported to clients, which decide by it what envd can do.
 	EnvdVersion string
 	// AllowKeys reports whether teams may make keys of their own through the API.
 	AllowKeys bool
 	// MaxInFlight is how many requests are processed at a time. A team has at most what it
 	// leaves free for others.
 	MaxInFlight int
-	// Stopped waits until traffic is told that the sandbox of an id does not run any more,
+	// Stopped waits until the proxy knows that the sandbox of an id does not run any more,
 	// for a moment at most; nil waits for nothing.
 	Stopped func(ctx context.Context, id string)
 	// Clock is the time of day.
@@ -84,7 +84,7 @@ func New(options Options) *API {
 	return a
 }
 
-// ServeHTTP answers one request. Whatever goes wrong is told in JSON.
+// ServeHTTP answers one request. All errors are in JSON.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rest, ok := strings.CutPrefix(r.URL.Path, Prefix); ok && (rest == "" || rest[0] == '/') {
 		r = withPath(r, rest)

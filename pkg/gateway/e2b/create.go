@@ -154,7 +154,7 @@ func ended(key string) error {
 	return &Error{Code: http.StatusConflict, Message: "the sandbox of this request has ended already; for another one take a new Idempotency-Key"}
 }
 
-// withdraw gives back a claim of which the client is told nothing, and returns why.
+// withdraw gives back a claim that the client does not learn of, and returns why.
 func (c *call) withdraw(claim *v1alpha1.SandboxClaim, key string, why error) error {
 	if key != "" {
 		return why // it is found again by its key

@@ -33,7 +33,7 @@ type mask struct {
 	MaskedValueSuffix string `json:"maskedValueSuffix"`
 }
 
-// apiKey is a key in an answer. Key itself is told once, by the create.
+// apiKey is a key in an answer. Key itself is returned once, by the create.
 type apiKey struct {
 	ID        string  `json:"id"`
 	Name      string  `json:"name"`

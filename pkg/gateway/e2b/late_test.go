@@ -62,7 +62,7 @@ func TestLatePool(t *testing.T) {
 			if tc.key == nil {
 				return
 			}
-			// A retry is told the same, and prolongs nothing.
+			// A retry gets the same, and prolongs nothing.
 			clk.Step(10 * time.Second)
 			var again mapping.Made
 			w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, tc.key...).into(t, &again)

@@ -35,8 +35,8 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// TestRunningCanBeUsed: in each phase, whatever the spec asks for, a sandbox is told as running
-// if and only if its ports are reached, and as paused by a pause if and only if that is
+// TestRunningCanBeUsed: in each phase, whatever the spec asks for, a sandbox is reported as
+// running if and only if its ports are reached, and as paused by a pause if and only if that is
 // complete.
 func TestRunningCanBeUsed(t *testing.T) {
 	phases := []v1alpha1.SandboxPhase{

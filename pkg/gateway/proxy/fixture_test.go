@@ -38,7 +38,7 @@ type world struct {
 	// runtime is the address of the runtimes of all sandboxes; that of other ports is
 	// 127.0.0.1.
 	runtime string
-	// refused is told each time that a sandbox has no address.
+	// refused is called each time that a sandbox has no address.
 	refused func()
 	// resumed are the sandboxes that were asked to resume.
 	resumed []string

@@ -75,7 +75,7 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 	return e
 }
 
-// route is the entry as it is told at a time.
+// route is the entry as it is returned at a time.
 func (e *entry) route(now time.Time) Route {
 	route := Route{
 		ID: e.id, Namespace: e.id[:e.split], Name: e.name, Claim: e.id[e.split+2:], UID: e.uid, State: e.state,

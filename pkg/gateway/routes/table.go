@@ -24,7 +24,7 @@ import (
 
 const (
 	// readFor bounds what one question to the API server may take. It is less than a
-	// connection to a sandbox may take, so that it is told which of both did.
+	// connection to a sandbox may take, so that it is known which of both did.
 	readFor = 5 * time.Second
 	// maxUnknown is how many ids that do not exist are remembered, and unknownFor how long.
 	maxUnknown = 4096

@@ -173,7 +173,7 @@ func (l limitedListener) Accept() (net.Conn, error) {
 		admitted, closed, ok := l.connections.admit(conn)
 		if !ok {
 			connectionsRefused.Inc()
-			_ = conn.Close() // its client is told nothing
+			_ = conn.Close() // its client gets nothing
 			continue
 		}
 		if closed != nil {

@@ -19,7 +19,7 @@ import (
 // Options are how the gateway serves.
 type Options struct {
 	// Domains are those below which sandboxes have hosts, <port>-<id>.<domain>; the first is
-	// told to clients. Empty takes any domain for one.
+	// reported to clients. Empty takes any domain for one.
 	Domains []string
 	// EnvdVersion is what is reported to clients about envd in the sandboxes: a semantic version.
 	EnvdVersion string

@@ -124,7 +124,7 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// TestPanic: a panic of a handler is told and counted, and ends no other request.
+// TestPanic: a panic of a handler is logged and counted, and ends no other request.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

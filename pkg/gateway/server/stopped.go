@@ -23,7 +23,7 @@ func (s stopped) await(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, stoppedFor)
 	defer cancel()
 	pace := wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 6, Cap: 50 * time.Millisecond}
-	// What is not told in time is told later.
+	// What is not reported in time is reported later.
 	_ = pace.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) {
 		route, known := s.table.Known(id)
 		return !known || route.State != routes.Running, nil

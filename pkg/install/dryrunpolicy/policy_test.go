@@ -32,8 +32,8 @@ func newBinding(change func(*admissionregistrationv1.ValidatingAdmissionPolicyBi
 	return binding
 }
 
-// TestHolds: whatever lets a user through for whom the policy is made is told from
-// what does not.
+// TestHolds: whatever lets a user through for whom the policy is made is
+// distinguished from what does not.
 func TestHolds(t *testing.T) {
 	type policySpec = admissionregistrationv1.ValidatingAdmissionPolicySpec
 	type bindingSpec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec

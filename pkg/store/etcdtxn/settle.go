@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotSettled means that nothing is left of a transaction by which it could be
-// told whether it was written.
+// known whether it was written.
 var ErrNotSettled = errors.New("nothing is left by which the transaction could be judged")
 
 // Settle finds out whether a transaction was written whose Commit ended in

@@ -157,7 +157,7 @@ func TestWatchFromFirstList(t *testing.T) {
 
 // A client that was cut off in the middle of a revision, and comes back to a
 // server that has started since, receives the rest of the revision as well, or is
-// told to list again.
+// asked to list again.
 func TestResumedOnAnotherServer(t *testing.T) {
 	tests := map[string]struct {
 		later  bool // there is a later revision

@@ -12,8 +12,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/findings"
 )
 
-// overdue is for how long a claim may be past its time before that is told. Servers that
-// do not run serve no claims.
+// overdue is for how long a claim may be past its time before that is reported. Servers
+// that do not run serve no claims.
 const overdue = 10 * time.Minute
 
 // What to do about what the programs do not write.

@@ -26,7 +26,7 @@ const (
 	provisionerName = "testing.sandlot.io/simulated"
 
 	// annotationProvisioner is where kube-controller-manager asks a provisioner for the
-	// volume of a claim, annotationProvisionedBy where it is told not to delete it itself.
+	// volume of a claim, annotationProvisionedBy where it is asked not to delete it itself.
 	annotationProvisioner   = "volume.kubernetes.io/storage-provisioner"
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 )

@@ -37,7 +37,8 @@ const (
 
 	// shutdownDelay is shorter than in a cluster, for the balancer forgets a server
 	// that is not ready sooner than a Service does. The second half of it is for
-	// connections to be told to go elsewhere, which takes some tenths of a second.
+	// connections to be asked to go elsewhere, which takes some tenths of a
+	// second.
 	shutdownDelay = "4s"
 )
 

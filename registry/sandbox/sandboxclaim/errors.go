@@ -19,11 +19,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 )
 
-// statusError is what a client is told when a claim could not be bound.
+// statusError is what a client gets when a claim could not be bound.
 //
 // The generic server answers 500 for a Status that is wrapped. One that comes from
 // below, such as that of a watch cache that begins again, was met before anything was
-// written, so it is told as it is, with its Retry-After.
+// written, so it is returned as it is, with its Retry-After.
 func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	kind := kindOf(claim)
 	spec := field.NewPath("spec")

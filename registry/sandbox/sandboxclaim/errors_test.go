@@ -31,7 +31,7 @@ import (
 
 var claimResource = schema.GroupResource{Group: "agents.kruise.io", Resource: "sandboxclaims"}
 
-// What the binder refuses, a client is told by code, reason and the field that is
+// What the binder refuses, a client knows by code, reason and the field that is
 // to blame.
 func TestErrors(t *testing.T) {
 	details := func(retryAfter int32, causes ...metav1.StatusCause) *metav1.StatusDetails {
@@ -151,7 +151,7 @@ func TestOtherErrors(t *testing.T) {
 	}
 }
 
-// fakeBinder answers with what it is told to, and keeps what it got.
+// fakeBinder answers with what the test says, and keeps what it got.
 type fakeBinder struct {
 	created, previewed []*v1alpha1.SandboxClaim
 	err, short         error

@@ -117,7 +117,7 @@ func (a *TokenResponder) authorize(ctx context.Context, claim *v1alpha1.SandboxC
 
 // fill fills in the tokens of a claim that was created, and notes that in the audit event. It
 // leaves out claims that are not Completed, those with too many sandboxes, and those of which a
-// token cannot be told: the subresource serves them, or returns the error.
+// token cannot be computed: the subresource serves them, or returns the error.
 func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, created runtime.Object) {
 	claim, ok := created.(*v1alpha1.SandboxClaim)
 	if !ok || tokens.withheld || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {

@@ -100,7 +100,7 @@ func TestTokensAreReadAtOnce(t *testing.T) {
 	}
 }
 
-// Where a token cannot be told, none are.
+// Where a token cannot be computed, none are returned.
 func TestBrokenTokens(t *testing.T) {
 	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim"}}
 	claim.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted

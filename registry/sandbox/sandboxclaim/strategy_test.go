@@ -466,8 +466,8 @@ func TestGetAttrs(t *testing.T) {
 	}
 }
 
-// TestUIDsAreInOrder: claims of one second are told apart by the time in their UIDs, with
-// a record of who made them and without.
+// TestUIDsAreInOrder: claims of one second are distinguished by the time in their UIDs,
+// with a record of who made them and without.
 func TestUIDsAreInOrder(t *testing.T) {
 	at := testclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	strategy := sandboxclaim.NewStrategy(nil, at, validation.DefaultClaimLimits())

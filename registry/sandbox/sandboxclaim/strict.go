@@ -18,8 +18,8 @@ import (
 )
 
 // Clients of agent-sandbox look for what is wrong with a claim in its conditions, and not in
-// the answer to its create. So such a claim is stored, whatever its template says of it. Who
-// would rather be told at once asks for that.
+// the answer to its create. So such a claim is stored, whatever its template says of it. A
+// client that prefers an error at once asks for that.
 
 type strictKey struct{}
 

@@ -44,7 +44,7 @@ func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	waiting := ptr.Deref(claim.Status.Waiting, v1alpha1.ClaimWaiting{})
 	goesOn := !ended && waiting.Reason == ""
 	why := claim.Status.Message
-	if goesOn { // the numbers are told already
+	if goesOn { // the numbers are reported already
 		if preview && !rules.HasStartProblem(claim) && !rules.HasCreateProblem(claim) {
 			return ""
 		}

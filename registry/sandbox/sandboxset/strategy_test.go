@@ -97,7 +97,7 @@ func TestStatusPrepareForUpdate(t *testing.T) {
 	}
 }
 
-// What a pause does not keep is told with every write of the spec.
+// Each write of the spec warns of what a pause does not keep.
 func TestWarnings(t *testing.T) {
 	set := registrytest.NewSandboxSet("a")
 	set.Spec.PersistentContents = []string{"ip"}

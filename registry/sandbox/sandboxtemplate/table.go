@@ -60,7 +60,7 @@ func imagesOf(template *v1alpha1.SandboxTemplate) string {
 		} `json:"spec"`
 	}
 	if json.Unmarshal(template.Spec.Template.Raw, &pod) != nil {
-		return "" // it is told when it is used
+		return "" // it is reported when it is used
 	}
 	var images []string
 	for _, container := range pod.Spec.Containers {

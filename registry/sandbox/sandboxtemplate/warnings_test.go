@@ -13,7 +13,7 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 
-// What a template asks for and does not get is told with every write, and not again
+// Each write warns of what a template asks for and does not get, and not again
 // where a set makes a copy of itself.
 func TestWarnings(t *testing.T) {
 	tests := map[string]struct {

@@ -69,7 +69,7 @@ func (o *observation) address(p *plan) {
 }
 
 // forgetLostPod takes the address of a pod that ended before the sandbox was resumed out
-// of the status: it may be another pod's soon, which must not be told what is for this one.
+// of the status: it may be another pod's soon, which must not get what is for this one.
 func (o *observation) forgetLostPod(p *plan) {
 	known := p.status.PodInfo.PodUID
 	if p.status.Phase != v1alpha1.SandboxResuming || known == "" || livesAs(o.pod, o.sandbox) && o.pod.UID == known {

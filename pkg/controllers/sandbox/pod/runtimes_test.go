@@ -118,7 +118,7 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// What is remembered is told apart by all that it is made from.
+// The key of what is cached has all that it is made from.
 func TestInjectedAnew(t *testing.T) {
 	byReference := func(s *v1alpha1.Sandbox) { s.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: "pool-1"} }
 	for how, changes := range map[string][]func(*v1alpha1.Sandbox){"inline": nil, "by reference": {byReference}} {

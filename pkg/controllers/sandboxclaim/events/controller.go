@@ -69,7 +69,7 @@ type Controller struct {
 type progress struct {
 	// claimed is how many sandboxes it had by then.
 	claimed int32
-	// cause reports whether it was told why what it waits for cannot start.
+	// cause reports whether an event said why what it waits for cannot start.
 	cause bool
 }
 

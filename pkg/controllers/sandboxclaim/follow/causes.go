@@ -14,7 +14,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
-// rank says which of the causes for which a claim is not ready is told: the first.
+// rank says which of the causes for which a claim is not ready is reported: the first.
 type rank int
 
 const (
@@ -89,7 +89,7 @@ func unreadyReason(ready *metav1.Condition) string {
 
 // tally counts the members of a claim by what is wrong with them.
 type tally struct {
-	// first and who are the cause that is told, and the first sandbox of which it is true.
+	// first and who are the cause that is reported, and the first sandbox of which it is true.
 	first cause
 	who   string
 	// same is how many have a cause of that rank, of all.

@@ -24,8 +24,8 @@ type member struct {
 
 // members returns what a claim counts, in the order of its list, and after that what a
 // client has taken out of the list: what is bound to it, lives and is not there. What a
-// client has put into the list cannot be told from a sandbox that is gone, so it goes
-// only where the list is too long for the claim.
+// client has put into the list cannot be distinguished from a sandbox that is gone,
+// so it goes only where the list is too long for the claim.
 func members(claim *v1alpha1.SandboxClaim, bound []*v1alpha1.Sandbox) []member {
 	byName := make(map[string]*v1alpha1.Sandbox, len(bound))
 	for _, sandbox := range bound {

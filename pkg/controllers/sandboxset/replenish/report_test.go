@@ -20,7 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// recorded is a recorder that keeps what it is told, and for whom.
+// recorded is a recorder that keeps what it gets, and for which object.
 type recorded struct {
 	t      *testing.T
 	events []string

@@ -33,7 +33,7 @@ type setState struct {
 	// statusDue is when the status may be written again.
 	statusDue time.Time
 
-	// held is whether no node takes sandboxes of the pool, as was told.
+	// held reports whether no node takes sandboxes of the pool, as was reported.
 	held bool
 	// compared remembers which pairs of revisions differ in metadata alone.
 	compared map[[2]string]bool
@@ -120,7 +120,7 @@ type resolvedRevision struct {
 	err      error
 }
 
-// resolvedInput is what a resolvedRevision was made from. Templates are told apart by
+// resolvedInput is what a resolvedRevision was made from. Templates are identified by
 // where they are: cache and informers keep them until they change.
 type resolvedInput struct {
 	generation int64
