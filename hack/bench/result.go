@@ -42,7 +42,7 @@ func (r *result) put(name string, value any) {
 		r.Figures = map[string]any{}
 	}
 	if _, taken := r.Figures[name]; taken {
-		check(fmt.Errorf("figure %s is told twice", name))
+		check(fmt.Errorf("figure %s is given twice", name))
 	}
 	r.Figures[name] = value
 }

@@ -103,7 +103,7 @@ func parse(ctx context.Context, args []string) (options, error) {
 	fs.StringVar(&o.registry, "registry", registry, "What the names of the images begin with.")
 	fs.StringVar(&o.tag, "tag", "", "What the names of the images end with (default the tag that the install names).")
 	fs.StringVar(&o.version, "version", "", "What the programs call themselves. Without it, devel and the commit.")
-	fs.StringVar(&o.revision, "revision", "", "The commit, if git cannot tell.")
+	fs.StringVar(&o.revision, "revision", "", "The commit, if git does not know it.")
 	fs.StringVar(&o.programs, "programs", "", "Folder to keep the programs in, in one for each platform. Empty keeps none.")
 	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "Platforms, comma-separated.")
 	if err := fs.Parse(args); err != nil {

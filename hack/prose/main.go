@@ -1,14 +1,16 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// prose writes what Go files say to people as text, for hack/verify-prose.sh: their comments,
-// messages of logs and descriptions of flags. Each text is at the line on which it is in the
-// Go file, in a file of the same name. Generated files, directives and code are left out.
+// prose writes what Go files say to people as text, for hack/verify-prose.sh: their comments, and
+// the messages among their strings, which are those of some words. Each text is at the line on
+// which it is in the Go file, in a file of the same name. Generated files, directives, code in
+// comments, and strings of tests are left out.
 //
 // usage: prose FOLDER FILE...
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -16,9 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
-
-	"github.com/sandlot-io/sandlot/hack/messages"
 )
 
 func main() {
@@ -73,11 +74,20 @@ func prose(name string, source []byte) (string, error) {
 			add(comment.Pos(), said(comment.Text))
 		}
 	}
-	for _, message := range append(messages.Logs(file), messages.Flags(file)...) {
-		// A message that begins a line of code may go on in the next ones; it is all put here.
-		add(message.Pos, strings.ReplaceAll(message.Text, "\n", " "))
+	if strings.HasSuffix(name, "_test.go") {
+		return strings.Join(lines, "\n"), nil
 	}
-	return strings.Join(lines, "\n"), nil
+	ast.Inspect(file, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			text, unquoteErr := strconv.Unquote(literal.Value)
+			if err = errors.Join(err, unquoteErr); len(strings.Fields(text)) > 1 {
+				// All lines of a message are put where it begins.
+				add(literal.Pos(), strings.ReplaceAll(text, "\n", " "))
+			}
+		}
+		return true
+	})
+	return strings.Join(lines, "\n"), err
 }
 
 // silent are comments for programs, the license, and code in comments.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestProse: comments and messages are at their lines, and nothing else is.
+// TestProse: comments and messages are at their lines, and nothing else is there.
 func TestProse(t *testing.T) {
 	const source = `// Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
@@ -31,7 +31,7 @@ func f() { // at the end
 `
 	want := []string{
 		"", "", "", "Package p is", "for a test.", "", "", "", "",
-		"A block,", "and its second line.", "at the end", "Code follows:", "", "twice Found it", "Name of it.", "", "", "",
+		"A block,", "and its second line.", "at the end", "Code follows:", "", "twice Found it", "", "Name of it.", "", "",
 	}
 	got, err := prose("p.go", []byte(source))
 	if err != nil {

@@ -219,7 +219,7 @@ func next(archive *tar.Reader, name string, size int64) error {
 		return damaged(name, err)
 	}
 	if header.Name != name || header.Size > size || header.Size < size && name != contentsFile {
-		return fmt.Errorf("%w: %q of %d bytes is in the place of %s", ErrDamaged, header.Name, header.Size, name)
+		return fmt.Errorf("%w: %q of %d bytes replaces %s", ErrDamaged, header.Name, header.Size, name)
 	}
 	for key := range header.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

@@ -121,10 +121,10 @@ func judgeAPIs(served []*apiService, main *apiService, now time.Time) (found []f
 				why = available.Reason + ": " + available.Message
 			}
 			add(findings.Error, service.String(), fmt.Sprintf("%s is not Available: %s", service, why),
-				"see whether sandlot-apiserver is ready, and whether kube-apiserver reaches it")
+				"check that sandlot-apiserver is ready and that kube-apiserver reaches it")
 		}
 		if service.Spec.InsecureSkipTLSVerify {
-			add(findings.Error, service.String(), service.String()+" has insecureSkipTLSVerify, so anyone on the way can answer in the place of sandlot-apiserver",
+			add(findings.Error, service.String(), service.String()+" has insecureSkipTLSVerify, so anyone on the way can answer instead of sandlot-apiserver",
 				"take the field away, and let sandlot-controller-manager set caBundle")
 		} else if why := judgeBundle(service.Spec.CABundle, now); why != "" {
 			add(findings.Error, service.String(), fmt.Sprintf("%s has a caBundle that %s", service, why),

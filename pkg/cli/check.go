@@ -40,7 +40,7 @@ func newCheckCommand(c *connection, out *FindingsPrinter) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Check the install of the cluster",
-		Long: "Look at the install of the cluster: what runs, and whether certificates, APIServices, etcd,\n" +
+		Long: "Check what runs in the install of the cluster, and that certificates, APIServices, etcd,\n" +
 			"quotas, policies and rights are as they should be. Each finding says what to do. Nothing is\n" +
 			"written. What you may not read is NotLookedAt.\n\n" +
 			"It ends with 1 if there are errors, and with 2 if it cannot be found out whether there is an install.",

@@ -122,7 +122,7 @@ func (s *session) unclaimedTarget(ctx context.Context, name string) (string, err
 	case apierrors.IsNotFound(err):
 		return "", s.absent(name)
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("no sandboxclaim %q can be read in namespace %q, and whether it is a sandbox is not known: write sbx/%s if it is: %w",
+		return "", fmt.Errorf("cannot read sandboxclaim %q in namespace %q, and it may be a sandbox: write sbx/%s if it is: %w",
 			name, s.namespace, name, err)
 	case err != nil:
 		return "", err

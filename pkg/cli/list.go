@@ -146,7 +146,7 @@ func listed[T runtime.Object](ctx context.Context, selector string, page pager.L
 func (s *session) whoAmI(ctx context.Context) (string, error) {
 	review, err := s.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", errors.New("this server does not tell who you are: use --claimed-by with the name of a user")
+		return "", errors.New("this server does not say who you are: use --claimed-by with the name of a user")
 	}
 	if err != nil {
 		return "", fmt.Errorf("finding out who you are: %w", err)

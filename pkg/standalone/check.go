@@ -50,8 +50,8 @@ func newCheckCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.Flags().StringSliceVar(&o.servers, "etcd-servers", nil, "Check the store in this etcd (scheme://ip:port, comma separated), and not a cluster.")
 	command.Flags().AddFlagSet(flags)
 	command.Short = "Check the install of the cluster, or a store"
-	command.Long += "\n\nWith --etcd-servers the store in that etcd is read, without any cluster or API server: whether\n" +
-		"everything can be decoded, and whether the claims and the sandboxes agree. It ends with 1 if there\n" +
+	command.Long += "\n\nWith --etcd-servers the store in that etcd is read, without any cluster or API server, to check that\n" +
+		"everything can be decoded, and that the claims and the sandboxes agree. It ends with 1 if there\n" +
 		"is a breach, and with 2 if not all can be read."
 	command.Example += "\n\n  # The store of an etcd that holds a backup\n" +
 		"  %[1]s check --etcd-servers=http://127.0.0.1:2379"

@@ -82,7 +82,7 @@ func (k *Keys) undo(ctx context.Context, id string, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer cancel()
 	if undo := k.backend.Delete(ctx, id); undo != nil && !errors.Is(undo, ErrNotFound) {
-		return fmt.Errorf("%w; API key %s, which nobody knows, is left: %w", err, id, undo)
+		return fmt.Errorf("%w; API key %s, which no client knows, is left: %w", err, id, undo)
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// earlyFor is how long what was read through counts without being told by the watch.
+	// earlyFor is how long what was read through counts without being reported by the watch.
 	earlyFor = 10 * time.Second
 	// maxEarly is how many of those are kept.
 	maxEarly = 1024

@@ -146,7 +146,7 @@ func waitFor(working *sync.WaitGroup) error {
 	case <-done:
 		return nil
 	case <-time.After(cutTimeout):
-		return fmt.Errorf("requests are still worked at %s after their connections were cut", cutTimeout)
+		return fmt.Errorf("requests are still processed %s after their connections were cut", cutTimeout)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestStuck(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		s.stop()
-		if err := <-s.ended; err == nil || !strings.Contains(err.Error(), "still worked at") {
+		if err := <-s.ended; err == nil || !strings.Contains(err.Error(), "still processed") {
 			t.Errorf("it ended with %v", err)
 		}
 	})

@@ -119,7 +119,7 @@ func (j *judge) unbound(sb *sandbox) {
 	case unexplained && sb.pooled:
 		j.breach("LockedWithoutClaim", fmt.Sprintf("%s is locked in its pool and bound to no claim, so none can have it", name), name)
 	case unexplained && !sb.due && !sb.deleting:
-		j.warn("LockedWithoutClaim", fmt.Sprintf("%s is locked, bound to no claim, and is not to be shut down: a claim has let it go, and its shutdownTime was cleared since", name),
+		j.warn("LockedWithoutClaim", fmt.Sprintf("%s is locked, bound to no claim, and is not to be shut down: a claim has released it, and its shutdownTime was cleared since", name),
 			"delete it, if it is not in use", name)
 	case sb.starting:
 		j.breach("StartingWithoutClaim", fmt.Sprintf("%s is starting for a claim and names none", name), name)

@@ -111,7 +111,7 @@ func (r *RuntimeAccessREST) asked(ctx context.Context, claim *v1alpha1.SandboxCl
 	}
 	if most := validation.MaxRuntimeAccess; len(bound) > most {
 		return nil, invalidAccess(claim.Name, field.Required(namesPath,
-			fmt.Sprintf("claim %s has more than %d sandboxes: name those to tell of, %d at most", claim.Name, most, most)))
+			fmt.Sprintf("claim %s has more than %d sandboxes: name at most %d of them in sandboxNames", claim.Name, most, most)))
 	}
 	if wrong := firstUnknown(claim, names, unknown); wrong != nil {
 		return nil, invalidAccess(claim.Name, wrong)

@@ -41,8 +41,8 @@ type Options struct {
 	Workers int
 	// Namespace is that of the installation, which has the ConfigMap with the runtimes.
 	Namespace string
-	// KeepUnused keeps the cluster autoscaler from being told that it may evict the pods of
-	// unused sandboxes, unless their template says so.
+	// KeepUnused keeps pods of unused sandboxes from being marked as safe to evict for the
+	// cluster autoscaler, unless their template says so.
 	KeepUnused bool
 	// QuietPeriod is how long claims on a set must pause before the pods of those
 	// that asked for no metadata get the label of their claim.

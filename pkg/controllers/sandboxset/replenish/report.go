@@ -231,7 +231,7 @@ func (r *reporter) cannotStart(set *v1alpha1.SandboxSet, t *trouble) {
 // revisionReplaced reports that a SandboxTemplate did not hold its revision.
 func (r *reporter) revisionReplaced(set *v1alpha1.SandboxSet, name string) {
 	r.event(set, corev1.EventTypeWarning, eventRevisionReplaced, "Create", fmt.Sprintf(
-		"SandboxTemplate %s did not have the content of the revision that its name says, and was replaced. Whoever may write SandboxTemplates here can have done that", name))
+		"SandboxTemplate %s did not have the content of the revision that its name says, and was replaced. A user who may write SandboxTemplates here can have done that", name))
 }
 
 // statusWritten reports that what a set refers to has come to resolve, or to do so no
