@@ -16,6 +16,9 @@ import (
 // claim. While the sandbox is Resuming, the controller that runs pods says in the status
 // when the new one is ready, with its address and RuntimeInitialized False/Pending; an
 // API server sets the runtime up and says how that went; and then the sandbox is Running.
+//
+// So it is after a restart of a container, but the sandbox stays Running, and is not Ready with
+// RuntimeRestarted instead.
 
 const (
 	// setupAgainLimit is how long a sandbox whose new pod is ready waits at most for its
@@ -66,6 +69,13 @@ func setupAgainIs(status *v1alpha1.SandboxStatus, kind string, generation int64,
 	status.Conditions = append(status.Conditions, pending)
 }
 
+// AwaitsSetupAfterRestart reports whether the pod of a sandbox that a claim holds is ready again after
+// a container was restarted, and the agent-runtime is to be set up again.
+func AwaitsSetupAfterRestart(status *v1alpha1.SandboxStatus) bool {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionReady)
+	return status.Phase == v1alpha1.SandboxRunning && ready != nil && ready.Reason == v1alpha1.ReasonRuntimeRestarted && SetupPending(status)
+}
+
 // SetupPending reports whether a status says that the agent-runtime is still to be set up.
 func SetupPending(status *v1alpha1.SandboxStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
@@ -89,7 +99,7 @@ func SetupAgainLeft(status *v1alpha1.SandboxStatus, now time.Time) time.Duration
 func SetupOverdue() *SetupError {
 	return &SetupError{
 		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed,
-		Message: "the agent-runtime of the new pod was not set up in time; pause and resume the sandbox to try again",
+		Message: "the agent-runtime of the new pod or container was not set up in time; pause and resume the sandbox to try again",
 	}
 }
 

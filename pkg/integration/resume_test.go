@@ -86,6 +86,53 @@ func TestResumedRuntimesAreSetUpAgain(t *testing.T) {
 	}
 }
 
+// TestRestartedRuntimesAreSetUpAgain: with the environment and the token of the claim, as often as a
+// container is restarted. One that another caller was quicker to initialize is not used.
+func TestRestartedRuntimesAreSetUpAgain(t *testing.T) {
+	s, set, fleet := withRuntimes(t, 1)
+	claim := create(t, s, testutil.Claim(set, "env", 1, asks))
+	isSetUp(t, fleet, claim, 1)
+	rt, name := runtimesOf(t, fleet, claim)[0], claim.Status.Sandboxes[0].Name
+	token, env := rt.Token(), rt.Env()
+	restarts := func(count int32) *metav1.Condition {
+		t.Helper()
+		sb, err := sandboxes(s).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := *sb.Status.DeepCopy()
+		status.PodInfo.RestartCount = &count
+		rules.BeginSetupAgain(sb, &status, time.Now())
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRuntimeRestarted,
+		})
+		setStatus(t, s, sb, status)
+		var c *metav1.Condition
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			sb, err := sandboxes(s).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && rules.SetupPending(&sb.Status) {
+				err = fmt.Errorf("%s is not set up: %+v", name, sb.Status.Conditions)
+			}
+			if err == nil {
+				c = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+			}
+			return err
+		})
+		return c
+	}
+	for count := range int32(2) {
+		rt.Reset()
+		if c := restarts(count + 1); c.Status != metav1.ConditionTrue || rt.Token() != token || fmt.Sprint(rt.Env()) != fmt.Sprint(env) {
+			t.Errorf("after restart %d: %+v, token %s, environment %v", count+1, c, rt.Token(), rt.Env())
+		}
+	}
+	rt.Reset()
+	rt.SetToken("another-caller's")
+	if c := restarts(3); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "401") {
+		t.Errorf("another caller was first: %+v", c)
+	}
+}
+
 // TestResumeWhereARuntimeHasAToken: the pod is new, so another caller has set the token.
 func TestResumeWhereARuntimeHasAToken(t *testing.T) {
 	s, set, fleet := withRuntimes(t, 1)

@@ -176,7 +176,8 @@ const (
 	SandboxConditionSchedulingGated = "SchedulingGated"
 	// SandboxConditionRuntimeInitialized reports whether the agent-runtime was set up for
 	// the claim. While a sandbox is resumed it is about the new pod, and the sandbox is
-	// Resuming for as long as it is False/Pending. In a pool it reports whether the
+	// Resuming for as long as it is False/Pending. After a restart of a container the sandbox is
+	// not Ready for as long. In a pool it reports whether the
 	// agent-runtime has an access token, and the sandbox is not available while it is False.
 	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
 	// SandboxConditionVolumesMounted reports whether the dynamicVolumesMount of the
@@ -191,6 +192,9 @@ const (
 const (
 	// ReasonPodReady goes with either status: the condition follows the pod.
 	ReasonPodReady = "PodReady"
+	// ReasonRuntimeRestarted means that the pod is ready, and that a container of it was restarted, so
+	// that its agent-runtime is set up again.
+	ReasonRuntimeRestarted = "RuntimeRestarted"
 	// ReasonInplaceUpdating means that an update in place runs.
 	ReasonInplaceUpdating = "InplaceUpdating"
 	// ReasonStartContainerFailed means that a container waits and cannot start.

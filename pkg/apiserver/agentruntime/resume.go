@@ -80,11 +80,12 @@ type resuming struct {
 	cancel context.CancelFunc
 }
 
-// attempt tells one pod of a sandbox, and one resume, from all others.
+// attempt distinguishes one pod of a sandbox, and one resume, from all others.
 type attempt struct {
-	// inPool: the sandbox is not resumed, but in a pool. restarts tells the runs of its containers
-	// apart; as long as it is not known it is 0, so that work may begin anew for nothing.
-	inPool     bool
+	// inPool: the sandbox is in a pool.
+	inPool bool
+	// restarts distinguishes the runs of its containers; as long as it is not known it is 0, so that
+	// work may begin anew for nothing.
 	restarts   int32
 	pod        types.UID
 	ip         string
@@ -250,19 +251,18 @@ func (r *Worker) lives(server string) bool {
 // attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime
 // to be set up again, or for the token of its pool.
 func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
-	if sb.Status.Phase != v1alpha1.SandboxResuming && !v1alpha1.IsInPool(sb) || sb.Status.PodInfo.PodIP == "" ||
-		sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
+	if sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
 		return attempt{}, false
 	}
-	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP}
+	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP, restarts: ptr.Deref(sb.Status.PodInfo.RestartCount, 0)}
 	if claims.AwaitsPoolSetup(sb) {
-		its.inPool, its.restarts = true, ptr.Deref(sb.Status.PodInfo.RestartCount, 0)
+		its.inPool = true
 		its.since = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady).LastTransitionTime.UTC()
 		return its, true
 	}
 	c := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 	its.generation, its.since = c.ObservedGeneration, c.LastTransitionTime.UTC()
-	return its, sb.Status.Phase == v1alpha1.SandboxResuming && claims.SetsUpAgain(sb)
+	return its, (sb.Status.Phase == v1alpha1.SandboxResuming || claims.AwaitsSetupAfterRestart(&sb.Status)) && claims.SetsUpAgain(sb)
 }
 
 // work is the work on one sandbox.

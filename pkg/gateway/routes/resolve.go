@@ -21,10 +21,10 @@ import (
 )
 
 // Resolve implements road.Resolve. It reads the sandbox from the API server, never from the
-// table. Those who ask about one sandbox at the same time share one answer. Errors wrap
+// table. Those who ask about one port of a sandbox at the same time share one answer. Errors wrap
 // road.ErrNotRunning or ErrUnavailable, or are that of ctx.
 func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
-	key := target.Namespace + "/" + target.Name + "/" + string(target.UID) + "/" + target.Claim
+	key := fmt.Sprintf("%s/%s/%s/%s/%d", target.Namespace, target.Name, target.UID, target.Claim, target.Port)
 	came := clock.RealClock{}.Now()
 	var found resolved
 	var err error
@@ -69,6 +69,9 @@ func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (netip.
 	}
 	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
 		return netip.Addr{}, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
+	}
+	if v1alpha1.IsClosedRuntimePort(sandbox, target.Port) {
+		return netip.Addr{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
 	}
 	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
 	if err != nil {

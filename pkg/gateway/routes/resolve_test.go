@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -50,6 +51,25 @@ func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
 	refuses(targetOf(sandbox), "it is paused")
 	e2btest.Resume(t, server, sandbox, "127.0.0.9")
 	resolves("127.0.0.9")
+
+	setInitialized := func(value metav1.ConditionStatus) {
+		e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
+			meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{Type: v1alpha1.SandboxConditionRuntimeInitialized, Status: value, Reason: "Test"})
+		})
+	}
+	runtime := targetOf(sandbox)
+	runtime.Port = v1alpha1.DefaultRuntimePort
+	setInitialized(metav1.ConditionFalse)
+	refuses(runtime, "its agent-runtime is not set up")
+	port := targetOf(sandbox)
+	port.Port = 3000
+	if _, err := table.Resolve(t.Context(), port); err != nil {
+		t.Errorf("another port: %v", err)
+	}
+	setInitialized(metav1.ConditionTrue)
+	if _, err := table.Resolve(t.Context(), runtime); err != nil {
+		t.Errorf("its agent-runtime is set up: %v", err)
+	}
 
 	another := targetOf(sandbox)
 	another.UID = "another"

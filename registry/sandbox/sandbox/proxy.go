@@ -157,6 +157,9 @@ func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (ne
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	if v1alpha1.IsClosedRuntimePort(sb, target.Port) {
+		return netip.Addr{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+	}
 	if err := r.addresses.Verify(ctx, sb); errors.Is(err, podaddress.ErrStale) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
 	} else if err != nil {

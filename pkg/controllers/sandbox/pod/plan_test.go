@@ -67,6 +67,11 @@ func addressed(s *v1alpha1.Sandbox) {
 	s.Status.PodInfo = v1alpha1.PodInfo{NodeName: "node", PodIP: "10.0.0.1", PodUID: "pod-uid"}
 }
 
+// counted makes a sandbox whose status says how often containers were restarted.
+func counted(restarts int32) func(*v1alpha1.Sandbox) {
+	return func(s *v1alpha1.Sandbox) { s.Status.PodInfo.RestartCount = &restarts }
+}
+
 // second makes a pod of the sandbox's that is not the one of its status.
 func second(p *corev1.Pod) { p.UID = "second" }
 
@@ -151,15 +156,16 @@ func since(at time.Time) func(*v1alpha1.Sandbox) {
 }
 
 var (
-	readySetup   = ready("PodReady", settingUpMessage)
-	hasResumed   = cond("SandboxResumed", yes, "CreatePod", "")
-	isSetUp      = cond("RuntimeInitialized", yes, "Succeeded", "")
-	toBeSetUp    = cond("RuntimeInitialized", no, "Pending", "")
-	toBeMounted  = cond("VolumesMounted", no, "Pending", "")
-	isMounted    = cond("VolumesMounted", yes, "Succeeded", "")
-	notSetUp     = cond("RuntimeInitialized", no, "Failed", "the agent-runtime refused the connection")
-	neverSetUp   = cond("RuntimeInitialized", no, "Failed", claims.SetupOverdue().Message)
-	neverMounted = cond("VolumesMounted", no, "Failed", claims.SetupOverdue().Message)
+	readySetup     = ready("PodReady", settingUpMessage)
+	readyRestarted = ready("RuntimeRestarted", restartedMessage)
+	hasResumed     = cond("SandboxResumed", yes, "CreatePod", "")
+	isSetUp        = cond("RuntimeInitialized", yes, "Succeeded", "")
+	toBeSetUp      = cond("RuntimeInitialized", no, "Pending", "")
+	toBeMounted    = cond("VolumesMounted", no, "Pending", "")
+	isMounted      = cond("VolumesMounted", yes, "Succeeded", "")
+	notSetUp       = cond("RuntimeInitialized", no, "Failed", "the agent-runtime refused the connection")
+	neverSetUp     = cond("RuntimeInitialized", no, "Failed", claims.SetupOverdue().Message)
+	neverMounted   = cond("VolumesMounted", no, "Failed", claims.SetupOverdue().Message)
 )
 
 // want is a plan, without what every plan has.
@@ -548,6 +554,36 @@ func TestDecide(t *testing.T) {
 		"its runtime is set up, and not ready any more": {
 			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, isSetUp, resumes)), pod: newPod(runs("False")),
 			want: want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readyResumes, isSetUp, resumes}},
+		},
+		"a container was restarted, so its runtime has no token": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(1), held(isReady, isSetUp), since(now.Add(-time.Hour))), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},
+		},
+		"a container was restarted, and is not ready": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(1), held(isReady, isSetUp)), pod: newPod(runs("False"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{
+				ready("PodReady", "ContainersNotReady: containers with unready status: [c]"), toBeSetUp,
+			}},
+		},
+		"a restarted runtime that failed before is set up again": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(1), held(isReady, notSetUp)), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},
+		},
+		"a restarted runtime is being set up": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(2), held(readyRestarted, toBeSetUp), since(now.Add(-59*time.Second))), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},
+		},
+		"a restarted runtime was never set up": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(2), held(readyRestarted, toBeSetUp), since(now.Add(-time.Minute))), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, neverSetUp}},
+		},
+		"a restarted runtime is set up": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(2), held(readyRestarted, isSetUp)), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, isSetUp}},
+		},
+		"a restart where no runtime is set up": {
+			sandbox: newSandbox(phase("Running"), addressed, counted(1), held(isReady)), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
 		},
 		"its pod goes before its runtime is set up": {
 			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, isSetUp, resumes)), pod: newPod(runs("True"), terminating),

@@ -15,6 +15,9 @@ import (
 // settingUpMessage is the message of a sandbox whose new pod is ready.
 const settingUpMessage = "The agent-runtime of the new pod is being set up"
 
+// restartedMessage is the message of a sandbox whose pod is ready after a container was restarted.
+const restartedMessage = "A container was restarted, and its agent-runtime is being set up again"
+
 // resume begins to resume a sandbox whose pause is complete.
 func (o *observation) resume(p *plan) {
 	p.status.Phase = v1alpha1.SandboxResuming
@@ -32,7 +35,7 @@ func (o *observation) resume(p *plan) {
 // there, and begins anew.
 func (o *observation) awaitsRuntime(p *plan) bool {
 	if p.status.Phase != v1alpha1.SandboxResuming {
-		return false
+		return p.status.Phase == v1alpha1.SandboxRunning && o.awaitsRestartedRuntime(p)
 	}
 	initialized := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 	switch {
@@ -52,6 +55,35 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 	p.again = left
 	o.address(p)
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, settingUpMessage)
+	return true
+}
+
+// awaitsRestartedRuntime reports whether a sandbox that runs has to wait for its agent-runtime, because
+// a container was restarted: its agent-runtime may have no access token, and takes one from
+// the first caller. It is set up when the pod is ready.
+func (o *observation) awaitsRestartedRuntime(p *plan) bool {
+	if !claims.SetsUpAgain(o.sandbox) {
+		return false
+	}
+	known := p.status.PodInfo.RestartCount
+	switch restarted := known != nil && p.status.PodInfo.PodUID == o.pod.UID && *known != restartsOf(o.pod); {
+	case restarted:
+		claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
+	case !claims.SetupPending(&p.status):
+		return false
+	}
+	o.address(p)
+	left := claims.SetupAgainLeft(&p.status, o.now)
+	if left <= 0 {
+		claims.EndSetupAgain(&p.status, claims.SetupOverdue(), o.now)
+		return false
+	}
+	p.again = left
+	status, reason, message := readinessOf(o.pod)
+	if status == metav1.ConditionTrue {
+		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonRuntimeRestarted, restartedMessage
+	}
+	o.setReady(p, status, reason, message)
 	return true
 }
 

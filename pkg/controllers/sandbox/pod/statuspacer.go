@@ -88,15 +88,11 @@ func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxSt
 	return &rest
 }
 
-// restartIsRepeatable reports whether the write of a restart can be delayed. In a pool, it is written
-// at once if the agent-runtime has a token, or is to get one: a runtime that was restarted has no
-// token, and it must not be claimed until it has one. So is one while the sandbox is prepared for a
-// claim, which sets up the runtime again. The kubelet delays restarts. A sandbox in use gets no
-// token again.
+// restartIsRepeatable reports whether the write of a restart can be delayed. It is written at once if
+// the agent-runtime has a token, or is to get one: a runtime that was restarted has no token, and
+// nothing may reach it until it has one again. The kubelet delays restarts.
 func restartIsRepeatable(sandbox *v1alpha1.Sandbox) bool {
-	isPrepared := v1alpha1.IsInPool(sandbox) || sandbox.Annotations[v1alpha1.AnnotationStarting] == "true"
-	return !isPrepared ||
-		meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
+	return meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
 }
 
 // isRepeatable reports whether a process in the sandbox can repeat a change of a condition without

@@ -213,9 +213,9 @@ func TestWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// TestRestartsOfRuntimesInPoolsAreWrittenAtOnce: a runtime that was restarted has no token, and must
-// not be handed out until it has one. What is in use crashes as often as it likes.
-func TestRestartsOfRuntimesInPoolsAreWrittenAtOnce(t *testing.T) {
+// TestRestartsOfRuntimesAreWrittenAtOnce: a runtime that was restarted has no token, and nothing may
+// reach it until it has one. What has no runtime crashes as often as it likes.
+func TestRestartsOfRuntimesAreWrittenAtOnce(t *testing.T) {
 	runtimeIs := func(value metav1.ConditionStatus) func(*v1alpha1.Sandbox) {
 		return held(cond(v1alpha1.SandboxConditionRuntimeInitialized, value, "R", ""))
 	}
@@ -230,8 +230,9 @@ func TestRestartsOfRuntimesInPoolsAreWrittenAtOnce(t *testing.T) {
 		"has a token in a pool":  {newSandbox(inPool, runtimeIs(metav1.ConditionTrue)), false},
 		"gets a token in a pool": {newSandbox(inPool, runtimeIs(metav1.ConditionFalse)), false},
 		"no runtime in a pool":   {newSandbox(inPool), true},
-		"has a token in use":     {newSandbox(runtimeIs(metav1.ConditionTrue)), true},
-		"gets a token in use":    {newSandbox(runtimeIs(metav1.ConditionFalse)), true},
+		"has a token in use":     {newSandbox(runtimeIs(metav1.ConditionTrue)), false},
+		"gets a token in use":    {newSandbox(runtimeIs(metav1.ConditionFalse)), false},
+		"no runtime in use":      {newSandbox(), true},
 		"is set up for a claim":  {newSandbox(starting, runtimeIs(metav1.ConditionFalse)), false},
 	} {
 		p := newStatusPacer(clocktesting.NewFakePassiveClock(now))

@@ -1,0 +1,38 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestIsClosedRuntimePort(t *testing.T) {
+	initialized := func(status metav1.ConditionStatus) []metav1.Condition {
+		return []metav1.Condition{{Type: SandboxConditionRuntimeInitialized, Status: status}}
+	}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		conditions  []metav1.Condition
+		port        int
+		want        bool
+	}{
+		"has no runtime":      {nil, nil, DefaultRuntimePort, false},
+		"is initialized":      {nil, initialized(metav1.ConditionTrue), DefaultRuntimePort, false},
+		"is not":              {nil, initialized(metav1.ConditionFalse), DefaultRuntimePort, true},
+		"another port":        {nil, initialized(metav1.ConditionFalse), 8080, false},
+		"of its URL":          {map[string]string{AnnotationRuntimeURL: "http://10.0.0.1:8080"}, initialized(metav1.ConditionFalse), 8080, true},
+		"beside its URL":      {map[string]string{AnnotationRuntimeURL: "http://10.0.0.1:8080"}, initialized(metav1.ConditionFalse), 8081, false},
+		"of envd's URL":       {map[string]string{AnnotationE2BEnvdURL: "https://box:8443/envd"}, initialized(metav1.ConditionFalse), 8443, true},
+		"a URL that is wrong": {map[string]string{AnnotationRuntimeURL: "http://%zz"}, initialized(metav1.ConditionFalse), 8080, false},
+		"of TLS":              {map[string]string{AnnotationRuntimeTLSPort: "8443"}, initialized(metav1.ConditionFalse), 8443, true},
+	} {
+		sandbox := &Sandbox{}
+		sandbox.Annotations, sandbox.Status.Conditions = test.annotations, test.conditions
+		if got := IsClosedRuntimePort(sandbox, test.port); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
