@@ -26,7 +26,15 @@ func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
 		return true
 	}
 	for _, key := range []string{AnnotationRuntimeURL, AnnotationE2BEnvdURL} {
-		if u, err := url.Parse(sandbox.Annotations[key]); err == nil && u.Port() == strconv.Itoa(port) {
+		u, err := url.Parse(sandbox.Annotations[key])
+		if err != nil {
+			continue
+		}
+		of := u.Port()
+		if of == "" {
+			of = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		if of == strconv.Itoa(port) {
 			return true
 		}
 	}

@@ -24,6 +24,7 @@ func TestIsClosedRuntimePort(t *testing.T) {
 		"is not":              {nil, initialized(metav1.ConditionFalse), DefaultRuntimePort, true},
 		"another port":        {nil, initialized(metav1.ConditionFalse), 8080, false},
 		"of its URL":          {map[string]string{AnnotationRuntimeURL: "http://10.0.0.1:8080"}, initialized(metav1.ConditionFalse), 8080, true},
+		"of its scheme":       {map[string]string{AnnotationRuntimeURL: "http://10.0.0.1"}, initialized(metav1.ConditionFalse), 80, true},
 		"beside its URL":      {map[string]string{AnnotationRuntimeURL: "http://10.0.0.1:8080"}, initialized(metav1.ConditionFalse), 8081, false},
 		"of envd's URL":       {map[string]string{AnnotationE2BEnvdURL: "https://box:8443/envd"}, initialized(metav1.ConditionFalse), 8443, true},
 		"a URL that is wrong": {map[string]string{AnnotationRuntimeURL: "http://%zz"}, initialized(metav1.ConditionFalse), 8080, false},
