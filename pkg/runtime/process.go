@@ -20,8 +20,10 @@ const (
 	startPath = "process.Process/Start"
 	// storageBinary mounts volumes. It comes into the sandbox with the storage driver.
 	storageBinary = "/mnt/envd/sandbox-runtime-storage"
-	// maxStreamBytes bounds what is read of the output of a process.
-	maxStreamBytes = 1 << 20
+	// maxStreamBytes bounds what is read of the output of a process. A message of more than
+	// maxMessageBytes has output, and is passed over: otherwise it would be in memory until its end
+	// has come.
+	maxStreamBytes, maxMessageBytes = 1 << 20, 64 << 10
 	// exitNotFound is the exit code of a shell that does not find a command.
 	exitNotFound = 127
 )
@@ -133,6 +135,10 @@ func readMessage(stream io.Reader) (processMessage, bool, error) {
 	length := binary.BigEndian.Uint32(head[1:])
 	if head[0]&flagCompressed != 0 || length > maxStreamBytes {
 		return message, false, io.ErrUnexpectedEOF
+	}
+	if length > maxMessageBytes {
+		_, err := io.CopyN(io.Discard, stream, int64(length))
+		return message, head[0]&flagEnd != 0, err
 	}
 	var content bytes.Buffer
 	if n, err := io.CopyN(&content, stream, int64(length)); err != nil || n < int64(length) {

@@ -5,6 +5,8 @@ package agentruntime
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,13 +16,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/runtime"
 )
 
+// errUnreachable is of an agent-runtime that does not answer /init, or answers 5xx. It may be starting.
+var errUnreachable = errors.New("the agent-runtime is not reachable")
+
 // SetUpAgain does for the new pod of a sandbox what SetUp did for the one before, from
 // what is sealed on the sandbox: the claim may be gone. Of one that was bound without a setup the
 // runtime only gets the token of its pool. A runtime that has another token was initialized by
 // another caller, because it is that of a new pod. mounting is called before the first volume is
 // mounted; its error ends the work and is returned.
 //
-// Other errors are those of SetUp.
+// Other errors are those of SetUp. They wrap errUnreachable if another try may succeed.
 func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {
 	owner := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
 	err := s.know(ctx, sb)
@@ -45,7 +50,11 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	verify := func(ctx context.Context) error { return s.Pods.Verify(ctx, sb) }
 	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: token, Before: verify})
 	if err != nil {
-		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+		cause := failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+		if runtime.IsUnreachable(err) {
+			return fmt.Errorf("%w: %w", errUnreachable, cause)
+		}
+		return cause
 	}
 	volumes, err := s.Volumes.of(ctx, claim)
 	if err != nil {

@@ -27,6 +27,8 @@ const (
 	// resumesAtOnce is how many sandboxes a server sets up again at a time. A namespace has
 	// as many of them as it leaves to others.
 	resumesAtOnce = 512
+	// lastTry is how much time must be left for another try at an agent-runtime that is not reachable.
+	lastTry = 10 * time.Second
 	// writeTimeout bounds one write of how it went.
 	writeTimeout = 10 * time.Second
 )
@@ -36,7 +38,7 @@ const (
 var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Second}
 
 // obsoleteBackoff is how work is tried again that seemed obsolete, until an event says that it is. If
-// none does, what was read of the sandbox was out of date.
+// none does, what was read of the sandbox was out of date. So are agent-runtimes that are not reachable.
 var obsoleteBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 9, Cap: time.Minute}
 
 // Worker sets up the agent-runtimes of sandboxes that are resumed, and gives those of pools
@@ -199,10 +201,11 @@ func (r *Worker) begin(known *resuming) {
 		defer cancel()
 		err := obsoleteBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			w.sb = r.current(known)
-			if err := w.do(ctx); !errors.Is(err, ErrObsolete) {
-				return true, err
+			err := w.do(ctx)
+			if errors.Is(err, ErrObsolete) || errors.Is(err, errUnreachable) {
+				return false, nil
 			}
-			return false, nil
+			return true, err
 		})
 		r.ended(known, changes, err)
 	})
@@ -285,7 +288,8 @@ func (w *work) do(ctx context.Context) error {
 	}
 	err = w.setup.SetUpAgain(ctx, w.sb, w.mounting)
 	release()
-	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) {
+	isEarly := claims.SetupAgainLeft(&w.sb.Status, w.clock.Now()) > lastTry
+	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) || errors.Is(err, errUnreachable) && isEarly {
 		return err
 	}
 	return w.tell(ctx, outcome(err))

@@ -211,6 +211,19 @@ func TestAResumeTellsWhatFailed(t *testing.T) {
 	}
 }
 
+// TestAResumeWaitsForTheRuntime: one that does not answer as many times as one call of /init tries is
+// still starting.
+func TestAResumeWaitsForTheRuntime(t *testing.T) {
+	t.Parallel()
+	rt := runtimetest.Start(t).Next()
+	rt.Act(runtimetest.Answer(http.StatusServiceUnavailable), 7)
+	b := resumed(t, sealedClaim(), rt)
+	b.serve(t, "a")
+	if c := b.await(t, initialized); c.Status != metav1.ConditionTrue {
+		t.Errorf("told %+v", c)
+	}
+}
+
 // hangs lets the first call of a runtime hang, and reports each that comes.
 func hangs(fleet *runtimetest.Fleet, on *runtimetest.Runtime, release <-chan struct{}) <-chan string {
 	came := make(chan string, 100)
