@@ -50,7 +50,7 @@ func pages(t *testing.T) map[string]page {
 		}
 		var p page
 		code := false
-		for _, line := range strings.Split(string(content), "\n") {
+		for line := range strings.SplitSeq(string(content), "\n") {
 			if strings.HasPrefix(line, "```") {
 				code = !code
 			}
