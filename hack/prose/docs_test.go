@@ -109,6 +109,37 @@ func TestAnchorsAreUnique(t *testing.T) {
 	}
 }
 
+var (
+	item     = regexp.MustCompile(`^\s*(-|\d+\.) `)
+	codeSpan = regexp.MustCompile("`[^`]*`")
+	end      = regexp.MustCompile(`[.!?](\*\*)?\s+`)
+	word     = regexp.MustCompile(`[\p{L}\p{N}][\p{L}\p{N}'’.,/-]*`)
+)
+
+// TestSentencesOfLists: in lists, which Vale does not divide into sentences, they are as short as
+// hack/prose/styles/Docs/Sentences.yml has them elsewhere.
+func TestSentencesOfLists(t *testing.T) {
+	const longest = 40
+	items := 0
+	for name, p := range pages(t) {
+		for i, line := range p.lines {
+			if !item.MatchString(line) {
+				continue
+			}
+			items++
+			line = link.ReplaceAllString(codeSpan.ReplaceAllString(line, "``"), "]")
+			for _, sentence := range end.Split(line, -1) {
+				if words := len(word.FindAllString(sentence, -1)); words > longest {
+					t.Errorf("%s:%d has a sentence of %d words: %.80s…", name, i+1, words, strings.TrimSpace(sentence))
+				}
+			}
+		}
+	}
+	if items == 0 {
+		t.Error("there are no lists")
+	}
+}
+
 // TestPointers looks up the sections of the docs that messages of the programs name.
 func TestPointers(t *testing.T) {
 	all := pages(t)
