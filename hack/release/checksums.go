@@ -22,7 +22,7 @@ func writeChecksums(dir string) error {
 	return os.WriteFile(filepath.Join(dir, checksumsFile), []byte(text), 0o644)
 }
 
-// checksums are those of the files of a folder, but for what is made of them.
+// checksums are those of the files of a folder, except for what is made of them.
 func checksums(dir string) (string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {

@@ -176,7 +176,7 @@ func TestRelease(t *testing.T) {
 				t.Errorf("the digest of %s is wrong", subject.Name)
 			}
 		}
-		if len(made.Subject) < len(files)-3+4 { // but for provenance, checksums and signature; with the images
+		if len(made.Subject) < len(files)-3+4 { // except for provenance, checksums and signature; with the images
 			t.Errorf("it is about %d things only", len(made.Subject))
 		}
 	})

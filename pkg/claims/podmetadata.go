@@ -38,7 +38,7 @@ func AllowedKeys(policy *v1alpha1.PodMetadataPolicy, field string) []string {
 // PodMetadata returns which of the labels or annotations that a claim brings its pods
 // have, and the keys, sorted, that are held back.
 //
-//  1. What platforms act on never reaches a pod from a claim, but for these excepted keys.
+//  1. What platforms act on never reaches a pod from a claim, except for these excepted keys.
 //  2. A key has to be allowed.
 //  3. What the pod template sets stays: the claim may only say the same.
 func PodMetadata(brings, template map[string]string, allowed []string, excepted ...string) (passes map[string]string, heldBack []string) {

@@ -178,7 +178,7 @@ func isAsked(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim, namedExists
 	}
 }
 
-// answers reports whether a set is what a claim asks for, but for its warmPool.
+// answers reports whether a set is what a claim asks for, except for its warmPool.
 func answers(set *v1alpha1.SandboxSet, asked string, byRef, namedExists bool) bool {
 	isAsked, refers := set.Name == asked, v1alpha1.SandboxTemplateOf(set) == asked
 	if byRef {

@@ -51,7 +51,7 @@ func NewPluginCommand(streams genericiooptions.IOStreams, args []string) *cobra.
 	return root
 }
 
-// Commands returns the commands of the plugin for a program that has others too, but for
+// Commands returns the commands of the plugin for a program that has others too, except for
 // that of NewCheckCommand. Each has the flags that say which server is asked.
 func Commands(streams genericiooptions.IOStreams) []*cobra.Command {
 	c := newConnection(streams)

@@ -55,7 +55,7 @@ func ClaimAndWait(ctx context.Context, agents typed.AgentsV1alpha1Interface, cla
 }
 
 // Create creates a claim as ClaimAndWait does, and returns what the server answered: the
-// claim may go on. Its errors are those of ClaimAndWait, but for *IncompleteError.
+// claim may go on. Its errors are those of ClaimAndWait, except for *IncompleteError.
 func Create(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim, options Options) (*v1alpha1.SandboxClaim, error) {
 	c, err := newCall(agents, claim, options)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 type object = map[string]any
 
-// badCase is one mistake in an object that is right but for it.
+// badCase is one mistake in an object that is right except for it.
 type badCase struct {
 	// spec and metadata are put over those of a good object; nil takes a key away.
 	spec, metadata object

@@ -21,7 +21,7 @@ type Goal struct {
 	// CPU says that the first container is to have exactly the cpu of the template, also
 	// where it has more.
 	CPU bool `json:"cpu,omitempty"`
-	// Size says that all containers, but for that cpu, are to have no less than the
+	// Size says that all containers, except for that cpu, are to have no less than the
 	// template says.
 	Size bool `json:"size,omitempty"`
 	// Failed is why the pod will have less than the claim asks for, or may, as far as that

@@ -247,7 +247,7 @@ func TestReleaseGoesOn(t *testing.T) {
 	const n = 100
 	s, set := stocked(t, n, slow.server())
 	names := namesOf(create(t, s, testutil.Claim(set, "mine", n, nil)))
-	// The first of them take the time of the first call, but for what is left to answer.
+	// The first of them take the time of the first call, except for what is left to answer.
 	slow.set(func(ctx context.Context, _ *v1alpha1.Sandbox, _ admission.Attributes) error {
 		if deadline, ok := ctx.Deadline(); ok {
 			time.Sleep(time.Until(deadline) - 1950*time.Millisecond)

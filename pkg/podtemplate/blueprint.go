@@ -13,7 +13,7 @@ import (
 )
 
 // SameButMetadata reports whether two SandboxTemplates that hold revisions make the same
-// sandboxes but for labels and annotations of pods and volume claims. Those that cannot be
+// sandboxes except for labels and annotations of pods and volume claims. Those that cannot be
 // read make none, and so not the same.
 func SameButMetadata(a, b *v1alpha1.SandboxTemplate) bool {
 	blueprintA, errA := blueprintOf(&a.Spec)

@@ -100,7 +100,7 @@ type journey struct {
 
 type journeyKey struct{}
 
-// Forward sends a request to a target as it is, its path and its Host too, but for headers
+// Forward sends a request to a target as it is, its path and its Host too, except for headers
 // that belong to one connection, and copies the answer. It returns when both are through.
 func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) {
 	if req.Method == http.MethodConnect {

@@ -34,7 +34,7 @@ const (
 )
 
 // Metrics lets to handlers of metrics who may get their path in the cluster at config, and
-// guards them. It is the filter of controller-runtime (pkg/metrics/filters) but for the guard,
+// guards them. It is the filter of controller-runtime (pkg/metrics/filters) except for the guard,
 // which has to know whether it was the token that was bad. Reviews have a limit of their own,
 // whatever that of config is: they take nothing from what else the program asks.
 func Metrics(config *rest.Config, client *http.Client, c clock.Clock) (func(logr.Logger, http.Handler) (http.Handler, error), error) {

@@ -138,7 +138,7 @@ const (
 	ReasonWarned = "Warned"
 )
 
-// Reasons of the condition TemplateResolved of a SandboxSet, and, but for the
+// Reasons of the condition TemplateResolved of a SandboxSet, and, except for the
 // first, of Ready false of a sandbox that waits for its template.
 const (
 	// ReasonResolved goes with TemplateResolved true.

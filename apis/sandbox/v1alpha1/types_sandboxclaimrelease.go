@@ -33,7 +33,7 @@ type SandboxClaimRelease struct {
 // SandboxClaimReleaseSpec says what is given back.
 type SandboxClaimReleaseSpec struct {
 	// sandboxNames are the sandboxes to delete, at most 10000. Those of the claim that are
-	// gone already are passed over. Empty means all that are bound to the claim, but for
+	// gone already are passed over. Empty means all that are bound to the claim, except for
 	// failed ones that it keeps for debugging, which have to be named.
 	// +optional
 	// +listType=atomic

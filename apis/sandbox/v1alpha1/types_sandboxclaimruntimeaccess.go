@@ -46,7 +46,7 @@ type SandboxClaimRuntimeAccess struct {
 // SandboxClaimRuntimeAccessSpec says which sandboxes are asked for.
 type SandboxClaimRuntimeAccessSpec struct {
 	// sandboxNames are the sandboxes to report, at most 1000. Empty means all that are
-	// bound to the claim and count, but for failed ones that it keeps for debugging, which
+	// bound to the claim and count, except for failed ones that it keeps for debugging, which
 	// have to be named. A claim that has more than 1000 needs names.
 	// +optional
 	// +listType=atomic

@@ -18,7 +18,7 @@ func TestTemplateLabel(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, name := range []string{
-		fits + "b", fits + "c", // the same but for the end
+		fits + "b", fits + "c", // the same except for the end
 		strings.Repeat("a", 49) + "." + strings.Repeat("b", 200), // cut at a dot
 		strings.Repeat("a", 48) + ".-." + strings.Repeat("b", 50),
 		strings.Repeat("a.", 126),

@@ -113,7 +113,7 @@ func ValidateSandboxStatusUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList
 }
 
 // validateSandboxSpec checks what differs from old, which is empty for a new
-// sandbox, but for the template.
+// sandbox, except for the template.
 func validateSandboxSpec(spec, old *v1alpha1.SandboxSpec, path *field.Path) field.ErrorList {
 	errs := validateChangedClaims(&spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate, path)
 	if spec.ShutdownPolicy != "" && spec.ShutdownPolicy != old.ShutdownPolicy {

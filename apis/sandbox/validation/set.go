@@ -65,7 +65,7 @@ func ValidateSandboxSetStatusUpdate(set, old *v1alpha1.SandboxSet) field.ErrorLi
 	return append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
 }
 
-// validateSetSpec checks what differs from old, which is empty for a new set, but
+// validateSetSpec checks what differs from old, which is empty for a new set, except
 // for the template.
 func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
 	embedded, before := &spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate

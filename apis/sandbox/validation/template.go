@@ -39,7 +39,7 @@ func ValidateSandboxTemplateUpdate(template, old *v1alpha1.SandboxTemplate) fiel
 }
 
 // validateTemplateSpec checks what differs from old, which is empty for a new
-// template, but for the pod template.
+// template, except for the pod template.
 func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.SandboxTemplateSpec, path *field.Path) field.ErrorList {
 	spec := &template.Spec
 	embedded, before := &spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate

@@ -30,7 +30,7 @@ const (
 // healthPaths may be asked by anyone, so that probes need no certificate.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
-// onlyHealthForAnyone refuses anonymous requests, but for the health paths: also when a role in the cluster lets system:unauthenticated in,
+// onlyHealthForAnyone refuses anonymous requests, except for the health paths: also when a role in the cluster lets system:unauthenticated in,
 // and when they come through the front proxy.
 type onlyHealthForAnyone struct {
 	authenticator.Request

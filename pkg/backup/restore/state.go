@@ -168,7 +168,7 @@ func replicasIn(data map[string][]byte) (map[string]int32, error) {
 	return known, nil
 }
 
-// remember adds how many pods workloads have, but for those that have none: they are stopped
+// remember adds how many pods workloads have, except for those that have none: they are stopped
 // already. This Job is the one that restores from then on. What an earlier attempt offered is
 // left until there is something else to fetch: a member that has lost its data to that attempt,
 // or never had any, would start without, and the API server of an empty store has the pods of

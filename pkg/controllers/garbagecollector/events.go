@@ -69,7 +69,7 @@ func enqueueChangedOwners(kind string, before, after client.Object, q requests) 
 	enqueueOwners(before, q, has)
 }
 
-// enqueueOwners queues the owners of an object but for some: they may have waited for it.
+// enqueueOwners queues the owners of an object except for some: they may have waited for it.
 func enqueueOwners(object client.Object, q requests, except []string) {
 	for _, owner := range owners(object) {
 		if !slices.Contains(except, string(owner.UID)) {

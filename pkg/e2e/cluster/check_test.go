@@ -239,7 +239,7 @@ func (s *site) setBundle(t *testing.T, ca []byte) {
 	}
 }
 
-// without are rules but for a resource of a group.
+// without are rules except for a resource of a group.
 func without(rules []rbacv1.PolicyRule, group, resource string) (left []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		if slices.Contains(rule.APIGroups, group) {

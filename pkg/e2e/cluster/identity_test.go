@@ -408,7 +408,7 @@ func TestForgedHeaders(t *testing.T) {
 }
 
 // TestAnonymous makes sure that anonymous users are refused, on either way, even
-// where a role lets all users: but for the probes of kubelets.
+// where a role lets all users. Only the probes of kubelets need no user.
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

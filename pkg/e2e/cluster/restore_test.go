@@ -203,7 +203,7 @@ func (d *disaster) checkNotAgain(t *testing.T) {
 	}
 }
 
-// jobWithoutBackup is the restore of the install, but for its backups.
+// jobWithoutBackup is the restore of the install, except for its backups.
 func (d *disaster) jobWithoutBackup(t *testing.T) restore.Job {
 	t.Helper()
 	target, err := backup.OpenTarget(t.TempDir())
@@ -246,7 +246,7 @@ func (d *disaster) replicas(t *testing.T, deployments []restore.Workload) []byte
 	return text
 }
 
-// pods are the pods of the install by UID, but for those of Jobs.
+// pods are the pods of the install by UID, except for those of Jobs.
 func (d *disaster) pods(t *testing.T) map[types.UID]corev1.Pod {
 	t.Helper()
 	list, err := d.site.kube.CoreV1().Pods(controlplane.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "!batch.kubernetes.io/job-name"})

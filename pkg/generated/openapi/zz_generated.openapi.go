@@ -3041,7 +3041,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sandboxNames are the sandboxes to delete, at most 10000. Those of the claim that are gone already are passed over. Empty means all that are bound to the claim, but for failed ones that it keeps for debugging, which have to be named.",
+							Description: "sandboxNames are the sandboxes to delete, at most 10000. Those of the claim that are gone already are passed over. Empty means all that are bound to the claim, except for failed ones that it keeps for debugging, which have to be named.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3171,7 +3171,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sandboxNames are the sandboxes to report, at most 1000. Empty means all that are bound to the claim and count, but for failed ones that it keeps for debugging, which have to be named. A claim that has more than 1000 needs names.",
+							Description: "sandboxNames are the sandboxes to report, at most 1000. Empty means all that are bound to the claim and count, except for failed ones that it keeps for debugging, which have to be named. A claim that has more than 1000 needs names.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

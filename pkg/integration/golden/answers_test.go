@@ -129,7 +129,7 @@ const (
 // compare holds answers to those that are expected:
 //
 //  1. No object is missing, and none is there beside them.
-//  2. Each is equal, but for fields that this version adds with a default: these are
+//  2. Each is equal, except for fields that this version adds with a default: these are
 //     filled in on both sides. A field that this version does not know any more is an error.
 //  3. A claim that is Claiming, and its sandboxes, may have gone on: their status, their
 //     resourceVersion and their annotations are not compared.

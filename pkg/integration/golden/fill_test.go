@@ -29,7 +29,7 @@ var (
 	sooner = metav1.NewTime(later.Add(-24 * time.Hour))
 )
 
-// fill makes what a release has to keep, but for what is encrypted.
+// fill makes what a release has to keep, except for what is encrypted.
 func fill(t *testing.T, s *testutil.Server) {
 	t.Helper()
 	fillSandboxes(t, s)

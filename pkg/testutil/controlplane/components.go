@@ -160,7 +160,7 @@ func (c *ControlPlane) kwokCommand(path, kubeconfig string, port int) command {
 	}
 }
 
-// writeConfigs writes the files that the programs read, but for certificates and
+// writeConfigs writes the files that the programs read, except for certificates and
 // kubeconfigs.
 func (c *ControlPlane) writeConfigs() error {
 	for name, content := range map[string][]byte{stagesFile: stagesYAML, auditPolicyFile: auditPolicyYAML} {

@@ -96,7 +96,7 @@ func Resume(t testing.TB, server *testutil.Server, sandbox *v1alpha1.Sandbox, ad
 	})
 }
 
-// Change changes a sandbox, but for its status.
+// Change changes a sandbox, except for its status.
 func Change(t testing.TB, server *testutil.Server, sandbox *v1alpha1.Sandbox, change func(*v1alpha1.Sandbox)) {
 	t.Helper()
 	sandboxes := server.Client.AgentsV1alpha1().Sandboxes(sandbox.Namespace)

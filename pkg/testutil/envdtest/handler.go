@@ -17,7 +17,7 @@ type Access interface {
 	Env() map[string]string
 }
 
-// Envd is a double of envd but for /init.
+// Envd is a double of envd except for /init.
 type Envd struct {
 	// Files are those that it has.
 	Files *Files

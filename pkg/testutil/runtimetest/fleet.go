@@ -134,7 +134,7 @@ func (f *Fleet) Handle(further func(*Runtime) http.Handler) {
 	f.further = further
 }
 
-// Script lets all runtimes of the fleet act as a script says, but for those that have
+// Script lets all runtimes of the fleet act as a script says, except for those that have
 // something of their own to do: see Runtime.Act. nil is envd's way.
 func (f *Fleet) Script(script Script) {
 	f.mu.Lock()

@@ -16,7 +16,7 @@ import (
 )
 
 // StatusStrategy is the strategy of the status subresource of kind T: that of the main
-// resource, but for what an update may change.
+// resource, except for what an update may change.
 type StatusStrategy[T Object] struct {
 	MainStrategy
 	// KeepRest gives an update all that it may not change, as it is stored.

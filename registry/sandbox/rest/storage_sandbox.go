@@ -62,7 +62,7 @@ func NewStores(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*S
 
 // Provider has what the storage of the group is made with.
 type Provider struct {
-	// Stores are what is served, but for claims.
+	// Stores are what is served, except for claims.
 	Stores *Stores
 	// Pods validates pod templates; nil leaves that out.
 	Pods PodValidator

@@ -144,7 +144,7 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []accesscheck.Right {
 	return needed
 }
 
-// beyondTheBinding returns the owner references of a sandbox, but for a new one to the
+// beyondTheBinding returns the owner references of a sandbox, except for a new one to the
 // claim that it is bound to already. That one says no more than that the sandbox goes with
 // its claim, and who may write sandboxes may end each one at any time anyway.
 func beyondTheBinding(sandbox, old *v1alpha1.Sandbox) []metav1.OwnerReference {

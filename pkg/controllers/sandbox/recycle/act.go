@@ -107,7 +107,7 @@ func (c *Controller) endRequest(ctx context.Context, sandbox *v1alpha1.Sandbox, 
 	return c.patch(ctx, sandbox, types.MergePatchType, patch)
 }
 
-// restore makes a sandbox what its set would make now, but for its name and what the server
+// restore makes a sandbox what its set would make now, except for its name and what the server
 // writes. That includes the owner reference: from here on the sandbox is the set's. A merge
 // patch would drop what is null in a pod template.
 func (c *Controller) restore(ctx context.Context, o *observation) error {

@@ -348,7 +348,7 @@ func (f *fixture) wantStatus(replicas, available, updated, updatedAvailable int3
 	}
 }
 
-// wantConditions compares the conditions of the set, sorted by type, but for
+// wantConditions compares the conditions of the set, sorted by type, except for
 // ScalingLimited, see TestScalingLimited.
 func (f *fixture) wantConditions(want ...string) {
 	f.Helper()

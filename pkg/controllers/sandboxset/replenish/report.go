@@ -137,7 +137,7 @@ func hidePool(set types.NamespacedName) {
 	setSandboxes.DeletePartialMatch(labels)
 }
 
-// Reasons of events on SandboxSets. They are OpenKruise's, but for the last eight. That
+// Reasons of events on SandboxSets. They are OpenKruise's, except for the last eight. That
 // a template cannot be used has the reason of the condition TemplateResolved.
 const (
 	eventSandboxCreated       = "SandboxCreated"
