@@ -203,6 +203,10 @@ verify-imports: ## Fail when a package depends on what it must not
 verify-tidy: ## Fail when a go.mod or go.sum is not tidy
 	hack/verify-tidy.sh
 
+.PHONY: verify-prose
+verify-prose: ## Check the prose of docs, comments and messages, and subjects of commits
+	hack/verify-prose.sh
+
 .PHONY: mutations
 mutations: ## Change the code where tests must notice, fail if they do not (minutes; MUTATIONARGS='-run name')
 	@go run ./hack/mutations $(MUTATIONARGS)
