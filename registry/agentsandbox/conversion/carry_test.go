@@ -175,7 +175,7 @@ func TestWhatCannotBeCarriedIsRefused(t *testing.T) {
 	if err := v1alpha1.AddToScheme(noConversions); err != nil {
 		t.Fatal(err)
 	}
-	served := updateStrategy{sandboxset.NewStrategy(newScheme(), nil), cohabitant{Carrier{noConversions}, &Words{}, nil}}
+	served := updateStrategy{sandboxset.NewStrategy(newScheme(), nil), secondGroup{Carrier{noConversions}, &Words{}, nil}}
 	stored := decode[v1alpha1.SandboxSet](t, `{"metadata":{"name":"p","namespace":"n","resourceVersion":"1"},"spec":{"replicas":1,"templateRef":{"name":"t"},"revisionHistoryLimit":3}}`)
 	written := stored.DeepCopy()
 	written.Spec.RevisionHistoryLimit = nil

@@ -157,7 +157,7 @@ func TestReadAndWrittenBack(t *testing.T) {
 				if strategy == nil {
 					continue
 				}
-				served := updateStrategy{strategy, cohabitant{carrier, &Words{}, nil}}
+				served := updateStrategy{strategy, secondGroup{carrier, &Words{}, nil}}
 				for range rounds {
 					stored := filled(fill, kind.empty)
 					updated, err := carrier.asSeen(stored, version)

@@ -34,7 +34,7 @@ func NewStore(stored *genericregistry.Store, o Options) (*genericregistry.Store,
 	}
 	served := *stored
 	served.DefaultQualifiedResource, served.SingularQualifiedResource = o.Words.Resource, o.Words.Singular
-	served.CreateStrategy = createStrategy{stored.CreateStrategy, o.cohabitant()}
+	served.CreateStrategy = createStrategy{stored.CreateStrategy, o.secondGroup()}
 	served.UpdateStrategy, served.ResetFieldsStrategy = update, update
 	served.TableConvertor = o.Table
 	served.DestroyFunc = func() {} // it belongs to the first
@@ -52,14 +52,14 @@ func NewStatusREST(stored *base.StatusREST, o Options) (*base.StatusREST, error)
 	return base.NewStatusREST(&store, update), nil
 }
 
-func (o *Options) cohabitant() cohabitant { return cohabitant{Carrier{o.Scheme}, o.Words, o.Check} }
+func (o *Options) secondGroup() secondGroup { return secondGroup{Carrier{o.Scheme}, o.Words, o.Check} }
 
 func (o *Options) updates(store *genericregistry.Store) (updateStrategy, error) {
 	update, ok := store.UpdateStrategy.(base.UpdateStrategy)
 	if !ok {
 		return updateStrategy{}, fmt.Errorf("serving %s as %s: no strategy is a %T", store.DefaultQualifiedResource, o.Words.Resource, store.UpdateStrategy)
 	}
-	return updateStrategy{update, o.cohabitant()}, nil
+	return updateStrategy{update, o.secondGroup()}, nil
 }
 
 // carry carries for the version of a request.

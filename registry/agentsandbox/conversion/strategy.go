@@ -26,8 +26,8 @@ type Words struct {
 	Fields map[string]string
 }
 
-// cohabitant is what both strategies of a resource have in common.
-type cohabitant struct {
+// secondGroup says how a resource is served in the second group. Both strategies embed it.
+type secondGroup struct {
 	carrier Carrier
 	words   *Words
 	// check looks for mistakes that only the second group's schema makes; nil is none.
@@ -37,13 +37,13 @@ type cohabitant struct {
 // createStrategy is that of the stored kind, for creates in the words of the second group.
 type createStrategy struct {
 	rest.RESTCreateStrategy
-	cohabitant
+	secondGroup
 }
 
 // updateStrategy is that of the stored kind, or of its status, for updates.
 type updateStrategy struct {
 	base.UpdateStrategy
-	cohabitant
+	secondGroup
 }
 
 // ObjectKinds names the kind of the second group first, which is what errors name.
@@ -98,11 +98,11 @@ func (s updateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	return s.words.rename(append(s.extra(obj), s.UpdateStrategy.ValidateUpdate(ctx, obj, old)...))
 }
 
-func (c *cohabitant) extra(obj runtime.Object) field.ErrorList {
-	if c.check == nil {
+func (g *secondGroup) extra(obj runtime.Object) field.ErrorList {
+	if g.check == nil {
 		return nil
 	}
-	return c.check(obj)
+	return g.check(obj)
 }
 
 // rename gives errors the names that the fields have in the second group.
