@@ -34,7 +34,7 @@ func (b *lateEnd) Read(p []byte) (int, error) {
 
 // TestAnswerBeforeTheEndIsSeen: an answer that begins when all of the body was read, and the
 // transport does not know yet that this was all, is not broken off. A server of HTTP/1 that
-// knows nothing of full duplex closes the body then; of one that is not at its end the road
+// knows nothing of full duplex closes the body then; of one that is not at its end the proxy
 // says by itself that it is left alone.
 func TestAnswerBeforeTheEndIsSeen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)

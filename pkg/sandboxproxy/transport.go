@@ -41,9 +41,9 @@ const (
 )
 
 // newTransport returns a transport to sandboxes, over HTTP/1.1 or over HTTP/2 without TLS.
-func (r *Road) newTransport(http2 bool) *http.Transport {
+func (p *Proxy) newTransport(http2 bool) *http.Transport {
 	t := &http.Transport{
-		DialContext:            r.dial,
+		DialContext:            p.dial,
 		DisableCompression:     true, // what goes on is what came
 		MaxIdleConns:           idleInAll,
 		MaxIdleConnsPerHost:    idlePerPort,
@@ -87,7 +87,7 @@ func targetOf(address string) (Target, error) {
 }
 
 // dial finds out where a sandbox is now, and connects to it there.
-func (r *Road) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (p *Proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	target, err := targetOf(address)
 	if err != nil {
 		return nil, err
@@ -95,17 +95,17 @@ func (r *Road) dial(ctx context.Context, network, address string) (net.Conn, err
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	// A transport goes on to dial for a request that was given up. Nothing would bound those.
-	if j, ok := ctx.Value(journeyKey{}).(*journey); ok {
-		defer context.AfterFunc(j.over, cancel)()
+	if pr, ok := ctx.Value(proxyRequestKey{}).(*proxyRequest); ok {
+		defer context.AfterFunc(pr.over, cancel)()
 	}
-	ip, err := r.options.Resolve(ctx, target)
+	ip, err := p.options.Resolve(ctx, target)
 	if err != nil {
 		return nil, &resolveError{err}
 	}
 	if !ip.IsValid() || ip.IsUnspecified() {
 		return nil, &resolveError{fmt.Errorf("%w: it has no address", ErrNotRunning)}
 	}
-	conn, err := r.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
+	conn, err := p.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
 	if err != nil {
 		return nil, err
 	}

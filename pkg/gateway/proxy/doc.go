@@ -3,5 +3,5 @@
 
 // Package proxy leads traffic from outside to the ports of E2B sandboxes. It finds out which
 // sandbox and port a request means, who may go there, and wakes sandboxes that are paused.
-// The way itself is pkg/sandboxproxy's.
+// pkg/sandboxproxy forwards them.
 package proxy

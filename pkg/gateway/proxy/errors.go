@@ -74,8 +74,8 @@ type contextKey int
 
 const attemptKey contextKey = 0
 
-// RoadError is the option Error of a Road that a Proxy uses.
-func RoadError(w http.ResponseWriter, r *http.Request, err error) {
+// ForwardError is the option Error of a sandboxproxy.Proxy that a Proxy uses.
+func ForwardError(w http.ResponseWriter, r *http.Request, err error) {
 	a, _ := r.Context().Value(attemptKey).(*attempt)
 	switch {
 	case a == nil:

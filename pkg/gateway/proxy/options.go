@@ -39,19 +39,19 @@ type Table interface {
 	Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error)
 }
 
-// Road leads to the sandboxes.
-type Road interface {
+// Forwarder forwards requests to the sandboxes. sandboxproxy.Proxy is one.
+type Forwarder interface {
 	Forward(w http.ResponseWriter, r *http.Request, target sandboxproxy.Target)
 }
 
-var _ Road = &sandboxproxy.Road{}
+var _ Forwarder = &sandboxproxy.Proxy{}
 
 // Options are what a Proxy is made with.
 type Options struct {
 	// Table knows the sandboxes.
 	Table Table
-	// Road is a road.Road. Its option Error has to be RoadError.
-	Road Road
+	// Forwarder is a sandboxproxy.Proxy. Its option Error has to be ForwardError.
+	Forwarder Forwarder
 	// Token tells the access token of a sandbox's runtime. It is asked for each request to a
 	// private sandbox, so answers should be kept.
 	Token func(ctx context.Context, route routes.Route) (string, error)

@@ -92,7 +92,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 		}
 		target := sandboxproxy.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
 		// Of any other state the cluster is asked for what is true now: another replica may
-		// have resumed the sandbox, and our table not know of it yet. The road alone would
+		// have resumed the sandbox, and our table not know of it yet. The forwarder alone would
 		// take connections that are kept, to a pod that is on its way out.
 		if route.State != routes.Running {
 			if _, err := p.options.Table.Resolve(r.Context(), target); err != nil {
@@ -100,7 +100,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 			}
 		}
 		a := &attempt{to: to, again: wakes && n < maxAttempts, body: body}
-		p.options.Road.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)), target)
+		p.options.Forwarder.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)), target)
 		if a.failed == nil {
 			return nil
 		}

@@ -29,7 +29,7 @@ func replica(t *testing.T, server *testutil.Server, watching bool) (*world, *rou
 	t.Helper()
 	table := routes.New(server.NewConnection(t), routes.Options{AllowLoopback: true})
 	p := proxy.New(proxy.Options{
-		Table: table, Road: newRoad(t, table.Resolve),
+		Table: table, Forwarder: newSandboxProxy(t, table.Resolve),
 		Token: func(context.Context, routes.Route) (string, error) { return "", errors.New("not asked for") },
 		Resume: func(ctx context.Context, route routes.Route) error {
 			sandbox, err := server.Client.AgentsV1alpha1().Sandboxes(route.Namespace).Get(ctx, route.Name, metav1.GetOptions{})

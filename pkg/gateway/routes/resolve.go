@@ -20,9 +20,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
-// Resolve implements road.Resolve. It reads the sandbox from the API server, never from the
+// Resolve implements sandboxproxy.Resolve. It reads the sandbox from the API server, never from the
 // table. Those who ask about one port of a sandbox at the same time share one answer. Errors wrap
-// road.ErrNotRunning or ErrUnavailable, or are that of ctx.
+// sandboxproxy.ErrNotRunning or ErrUnavailable, or are that of ctx.
 func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	key := fmt.Sprintf("%s/%s/%s/%s/%d", target.Namespace, target.Name, target.UID, target.Claim, target.Port)
 	came := clock.RealClock{}.Now()

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server puts the gateway together: the E2B API, the roads to sandboxes, the routes
+// Package server puts the gateway together: the E2B API, the proxy to sandboxes, the routes
 // and the keys, behind one listener.
 package server
 
@@ -50,11 +50,11 @@ type KeySource interface {
 	Synced() bool
 }
 
-// Gateway serves the E2B API and the roads to sandboxes.
+// Gateway serves the E2B API and the proxy to sandboxes.
 type Gateway struct {
 	source      KeySource
 	table       *routes.Table
-	road        *sandboxproxy.Road
+	forwarder   *sandboxproxy.Proxy
 	handler     http.Handler
 	connections *connections
 }
@@ -76,7 +76,7 @@ func New(c Config) (*Gateway, error) {
 	teams := identity.New(c.Client, c.Groups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
 	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst, Pods: pods})
-	way := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.RoadError})
+	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError})
 	var domain string
 	if len(c.Domains) > 0 {
 		domain = c.Domains[0]
@@ -86,16 +86,16 @@ func New(c Config) (*Gateway, error) {
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
 	})
 	agents := newAgent(teams, api)
-	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
+	sandboxes := proxy.New(proxy.Options{Table: table, Forwarder: forwarder, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
 	return &Gateway{
-		source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match),
+		source: c.Source, table: table, forwarder: forwarder, handler: counted(api, sandboxes, sandboxes.Match),
 		connections: newConnections(c.MaxRequests + c.MaxForwarded),
 	}, nil
 }
 
 // Run learns of keys and routes until ctx is cancelled, and returns when that has ended.
 func (g *Gateway) Run(ctx context.Context) error {
-	defer g.road.Close()
+	defer g.forwarder.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	if g.source != nil {
 		group.Go(func() error {

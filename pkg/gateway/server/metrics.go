@@ -60,11 +60,11 @@ var (
 )
 
 // counted hands requests to the API or, those that match, to sandboxes, and counts them.
-func counted(api, roads http.Handler, match func(*http.Request) bool) http.Handler {
+func counted(api, sandboxes http.Handler, match func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to, handler := toAPI, api
 		if match(r) {
-			to, handler = toSandbox, roads
+			to, handler = toSandbox, sandboxes
 		}
 		requestsInFlight.WithLabelValues(to).Inc()
 		began, seen, returned := clock.RealClock{}.Now(), &status{ResponseWriter: w}, false

@@ -42,14 +42,14 @@ const (
 type ProxyREST struct {
 	sandboxes *genericregistry.Store
 	addresses *podaddress.Verifier
-	road      *sandboxproxy.Road
+	proxy     *sandboxproxy.Proxy
 	// users and namespaces are the places of requests.
 	users, namespaces *fairness.Places
 }
 
 var _ rest.Connecter = &ProxyREST{}
 
-// NewProxyREST returns the road to the sandboxes of a store. Their addresses are verified before
+// NewProxyREST returns the proxy to the sandboxes of a store. Their addresses are verified before
 // each connection.
 func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifier) *ProxyREST {
 	r := &ProxyREST{
@@ -57,7 +57,7 @@ func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifi
 		// The places of all users are bounded by those of namespaces.
 		users: fairness.New(3*maxProxied, maxProxiedOfUser), namespaces: fairness.New(maxProxied, maxProxied),
 	}
-	r.road = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell})
+	r.proxy = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell})
 	return r
 }
 
@@ -65,7 +65,7 @@ func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifi
 func (*ProxyREST) New() runtime.Object { return &v1alpha1.Sandbox{} }
 
 // Destroy ends what connections are left idle.
-func (r *ProxyREST) Destroy() { r.road.Close() }
+func (r *ProxyREST) Destroy() { r.proxy.Close() }
 
 // NewConnectOptions returns no options: what follows the port is the sandbox's.
 func (*ProxyREST) NewConnectOptions() (options runtime.Object, includeSubpath bool, param string) {
@@ -113,7 +113,7 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		}
 		next.URL.RawQuery = req.URL.RawQuery
 		dropCredentials(next.Header)
-		r.road.Forward(sandboxproxy.IsolateResponse(w), next, sandboxproxy.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
+		r.proxy.Forward(sandboxproxy.IsolateResponse(w), next, sandboxproxy.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
 	}), nil
 }
 

@@ -29,18 +29,18 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// street is a road with a server in front, and sandboxes behind.
+// street is a Proxy with a server in front, and sandboxes behind.
 type street struct {
 	*testing.T
-	url  string
-	road *sandboxproxy.Road
-	port int
+	url   string
+	proxy *sandboxproxy.Proxy
+	port  int
 
 	mu sync.Mutex
 	at map[string]netip.Addr // by UID
 	// asked counts the questions for addresses.
 	asked int
-	// before, if it is not nil, changes requests before they take the road.
+	// before, if it is not nil, changes requests before they are forwarded.
 	before func(*http.Request)
 	// after, if it is not nil, is called when a request is over.
 	after func()
@@ -74,7 +74,7 @@ func newStreet(t *testing.T, change func(*sandboxproxy.Options)) *street {
 	if change != nil {
 		change(&options)
 	}
-	s.road = sandboxproxy.New(options)
+	s.proxy = sandboxproxy.New(options)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid := r.Header.Get("Uid")
 		if s.before != nil {
@@ -83,7 +83,7 @@ func newStreet(t *testing.T, change func(*sandboxproxy.Options)) *street {
 		if s.after != nil {
 			defer s.after()
 		}
-		s.road.Forward(w, r, sandboxproxy.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
+		s.proxy.Forward(w, r, sandboxproxy.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
 	}))
 	front.Config.Protocols = new(http.Protocols)
 	front.Config.Protocols.SetHTTP1(true)
@@ -91,7 +91,7 @@ func newStreet(t *testing.T, change func(*sandboxproxy.Options)) *street {
 	front.Start()
 	t.Cleanup(func() {
 		front.Close()
-		s.road.Close()
+		s.proxy.Close()
 	})
 	s.url = front.URL
 	return s
@@ -304,7 +304,7 @@ func TestOddCodes(t *testing.T) {
 	}
 }
 
-// TestLongHeaders: what a sandbox can make the road keep in memory for each answer is bounded.
+// TestLongHeaders: what a sandbox can make the proxy keep in memory for each answer is bounded.
 func TestLongHeaders(t *testing.T) {
 	s := newStreet(t, nil)
 	s.box("a", "127.9.0.30", func(w http.ResponseWriter, r *http.Request) {
@@ -334,7 +334,7 @@ func TestTunnelOfASilentSandbox(t *testing.T) {
 	})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(through)
-		s.road.Forward(w, r, sandboxproxy.Target{Namespace: "ns", Name: "box.a", UID: "u-a", Claim: "claim", Port: s.port})
+		s.proxy.Forward(w, r, sandboxproxy.Target{Namespace: "ns", Name: "box.a", UID: "u-a", Claim: "claim", Port: s.port})
 	}))
 	defer front.Close()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", front.Listener.Addr().String())
@@ -627,7 +627,7 @@ func TestContinue(t *testing.T) {
 	if _, text := s.do(http.DefaultClient, r); text != "hello" {
 		t.Errorf("got %q", text)
 	}
-	// The client sends nothing before it is asked to. The road goes on after a second
+	// The client sends nothing before it is asked to. The proxy goes on after a second
 	// of silence, so that one of several tries has to do on a slow machine.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ExpectContinueTimeout = expect.Patience
@@ -700,7 +700,7 @@ func TestNothingIsLeft(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	s.road.Close()
+	s.proxy.Close()
 	http.DefaultClient.CloseIdleConnections()
 	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if n := runtime.NumGoroutine(); n > before+10 {

@@ -10,10 +10,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
-// newRoad returns a road that lasts as long as the test.
-func newRoad(t testing.TB, resolve sandboxproxy.Resolve) *sandboxproxy.Road {
+// newSandboxProxy returns a proxy that lasts as long as the test.
+func newSandboxProxy(t testing.TB, resolve sandboxproxy.Resolve) *sandboxproxy.Proxy {
 	t.Helper()
-	r := sandboxproxy.New(sandboxproxy.Options{Resolve: resolve, Error: proxy.RoadError})
+	r := sandboxproxy.New(sandboxproxy.Options{Resolve: resolve, Error: proxy.ForwardError})
 	t.Cleanup(r.Close)
 	return r
 }

@@ -45,7 +45,7 @@ type Resolve func(ctx context.Context, target Target) (netip.Addr, error)
 // without a byte in either direction.
 const DefaultTunnelIdle = time.Hour
 
-// Options are what a Road is made with.
+// Options are what a Proxy is made with.
 type Options struct {
 	// Resolve finds the addresses.
 	Resolve Resolve
@@ -57,40 +57,40 @@ type Options struct {
 	TunnelIdle time.Duration
 }
 
-// Road forwards requests to sandboxes: HTTP/1.1, HTTP/2 and WebSockets, in constant memory
+// Proxy forwards requests to sandboxes: HTTP/1.1, HTTP/2 and WebSockets, in constant memory
 // however long they are. It follows no redirect and asks no proxy of the environment.
 // Connections are kept for each sandbox by its UID, so they never lead to another one.
-type Road struct {
+type Proxy struct {
 	options Options
 	dialer  net.Dialer
 	// plain is for HTTP/1.1, fresh for requests of that which must not be sent twice, and
 	// streams for gRPC, which needs HTTP/2.
 	plain, fresh, streams *http.Transport
-	proxy                 *httputil.ReverseProxy
+	reverse               *httputil.ReverseProxy
 }
 
-// New returns a Road. Close ends it.
-func New(options Options) *Road {
+// New returns a Proxy. Close ends it.
+func New(options Options) *Proxy {
 	if options.TunnelIdle == 0 {
 		options.TunnelIdle = DefaultTunnelIdle
 	}
-	r := &Road{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
-	r.plain, r.fresh, r.streams = r.newTransport(false), r.newTransport(false), r.newTransport(true)
-	r.fresh.IdleConnTimeout = freshTimeout
-	r.proxy = &httputil.ReverseProxy{
+	p := &Proxy{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
+	p.plain, p.fresh, p.streams = p.newTransport(false), p.newTransport(false), p.newTransport(true)
+	p.fresh.IdleConnTimeout = freshTimeout
+	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
-		Transport:      transports{r},
+		Transport:      transports{p},
 		FlushInterval:  -1, // what is streamed is sent at once
 		BufferPool:     newBuffers(),
-		ModifyResponse: r.modify,
-		ErrorHandler:   r.fail,
+		ModifyResponse: p.modify,
+		ErrorHandler:   p.fail,
 		ErrorLog:       log.New(discard{}, "", 0), // it logs what clients break off
 	}
-	return r
+	return p
 }
 
-// journey is what belongs to one request on its way.
-type journey struct {
+// proxyRequest is what is known of one request while it is forwarded.
+type proxyRequest struct {
 	target Target
 	body   *watchedBody
 	proto  int
@@ -98,11 +98,11 @@ type journey struct {
 	over context.Context
 }
 
-type journeyKey struct{}
+type proxyRequestKey struct{}
 
 // Forward sends a request to a target as it is, its path and its Host too, except for headers
 // that belong to one connection, and copies the answer. It returns when both are through.
-func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) {
+func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, target Target) {
 	if req.Method == http.MethodConnect {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -110,11 +110,11 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 	}
 	over, end := context.WithCancel(context.WithoutCancel(req.Context()))
 	defer end()
-	j := &journey{target: target, proto: req.ProtoMajor, over: over}
-	req = req.Clone(context.WithValue(req.Context(), journeyKey{}, j))
+	pr := &proxyRequest{target: target, proto: req.ProtoMajor, over: over}
+	req = req.Clone(context.WithValue(req.Context(), proxyRequestKey{}, pr))
 	if req.Body != nil && req.Body != http.NoBody {
-		j.body = &watchedBody{ReadCloser: req.Body}
-		req.Body = j.body
+		pr.body = &watchedBody{ReadCloser: req.Body}
+		req.Body = pr.body
 	}
 	controller := http.NewResponseController(w)
 	// Deadlines that earlier requests of the connection had are not this one's.
@@ -126,26 +126,26 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 	defer func() {
 		// The sandbox has answered early, and the client may wait for the end of that before it
 		// goes on. A body cannot be closed while it is read.
-		if j.body != nil && j.proto == 1 && j.body.begun.Load() && !j.body.done.Load() {
+		if pr.body != nil && pr.proto == 1 && pr.body.begun.Load() && !pr.body.done.Load() {
 			_ = controller.SetReadDeadline(time.Unix(1, 0)) // the connection is not used again
 		}
 	}()
-	r.proxy.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: r.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
+	p.reverse.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: p.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
 }
 
 // Close ends all idle connections.
-func (r *Road) Close() {
-	r.plain.CloseIdleConnections()
-	r.fresh.CloseIdleConnections()
-	r.streams.CloseIdleConnections()
+func (p *Proxy) Close() {
+	p.plain.CloseIdleConnections()
+	p.fresh.CloseIdleConnections()
+	p.streams.CloseIdleConnections()
 }
 
 // rewrite directs a request. The query stays as it came: what is behind judges it.
 func rewrite(p *httputil.ProxyRequest) {
-	j := p.In.Context().Value(journeyKey{}).(*journey)
-	p.Out.URL.Scheme, p.Out.URL.Host = "http", hostOf(j.target)
+	pr := p.In.Context().Value(proxyRequestKey{}).(*proxyRequest)
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", hostOf(pr.target)
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
-	p.Out.Host = cmp.Or(p.In.Host, j.target.Name)
+	p.Out.Host = cmp.Or(p.In.Host, pr.target.Name)
 	for _, name := range addressOfClient {
 		p.Out.Header.Del(name)
 	}
@@ -180,7 +180,7 @@ func isIdentity(name string) bool {
 }
 
 // transports is the one that a request needs.
-type transports struct{ *Road }
+type transports struct{ *Proxy }
 
 // RoundTrip implements http.RoundTripper.
 func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -209,24 +209,24 @@ func isGRPC(req *http.Request) bool {
 }
 
 // modify changes an answer before it is copied.
-func (r *Road) modify(resp *http.Response) error {
-	j := resp.Request.Context().Value(journeyKey{}).(*journey)
+func (p *Proxy) modify(resp *http.Response) error {
+	pr := resp.Request.Context().Value(proxyRequestKey{}).(*proxyRequest)
 	// With such a code there is no answer to write; net/http ends the request in a panic.
 	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols || resp.StatusCode > 999 {
 		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
 	}
 	// What is left of a body must not be taken for the next request of the connection.
-	if j.body != nil && j.proto == 1 && !j.body.done.Load() {
+	if pr.body != nil && pr.proto == 1 && !pr.body.done.Load() {
 		resp.Header.Set("Connection", "close")
 	}
 	return nil
 }
 
 // fail answers a request of which nothing came back.
-func (r *Road) fail(w http.ResponseWriter, req *http.Request, err error) {
-	j := req.Context().Value(journeyKey{}).(*journey)
-	if j.body != nil && j.proto == 1 && !j.body.done.Load() {
+func (p *Proxy) fail(w http.ResponseWriter, req *http.Request, err error) {
+	pr := req.Context().Value(proxyRequestKey{}).(*proxyRequest)
+	if pr.body != nil && pr.proto == 1 && !pr.body.done.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	r.options.Error(w, req, causeOf(err))
+	p.options.Error(w, req, causeOf(err))
 }
