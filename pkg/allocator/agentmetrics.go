@@ -17,7 +17,7 @@ import (
 
 // The metrics of claims that agent-sandbox has, under its names, labels and buckets:
 // autoscalers and performance gates go by them. They are counted after the transaction
-// that they tell of, by the server that wrote it, so that sums over servers are right.
+// that they count, by the server that wrote it, so that sums over servers are right.
 // Templates and pools have places as in poolmetrics.go.
 
 const (

@@ -23,18 +23,18 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// errAgain means that a plan did not fit what is stored, that what was in the way has
-// been put aside, and that another plan may fit.
+// errAgain means that a plan did not fit what is stored, and that what was in the way has been removed
+// from the reservation. The caller plans again.
 var errAgain = errors.New("plan again")
 
 // errNotWritten is an errAgain after a transaction that etcd had not answered for.
 var errNotWritten = fmt.Errorf("%w: the transaction was not written", errAgain)
 
-// errClaimMoved means that the claim, or a sandbox that it holds, is not what the plan
-// was made from.
+// errClaimMoved means that the claim, or a sandbox that it holds, is not what the plan was made from.
+// The caller reads both again and requeues the claim.
 var errClaimMoved = errors.New("the claim or a sandbox of it has changed")
 
-// committer turns plans into transactions.
+// committer writes plans as transactions.
 type committer struct {
 	store Store
 	clock clock.WithTicker
@@ -48,7 +48,7 @@ type committer struct {
 	commitTimeout, resolveTimeout time.Duration
 }
 
-// write writes a plan, which the hand was the offer of, and returns the claim as
+// write writes a plan, which was made from the reservation, and returns the claim as
 // stored. A plan for a claim that is new is created, and when etcd does not answer, it
 // is found out what became of it.
 //
@@ -92,7 +92,7 @@ func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand
 	return nil, err
 }
 
-// encode turns a plan into a transaction, or finds that it is too large.
+// encode puts a plan into a transaction, or finds that it is too large.
 func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (Txn, error) {
 	txn := c.store.Begin()
 	var err error
@@ -148,7 +148,7 @@ func cut(p *plan.Plan, h *hand, n int) error {
 	return errAgain
 }
 
-// written takes what was written out of the hand.
+// written removes from the reservation what was written, and counts it.
 func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 	bound := h.taken[:len(p.Bound)]
 	from := make([]poolindex.Candidate, 0, len(bound))
@@ -160,7 +160,7 @@ func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 	h.made = slices.Clone(h.made[len(p.Made):]) // the plan keeps the others
 	h.charged -= len(p.Made)
 	if len(p.Released) > 0 {
-		h.making.begin(c.clock.Now()) // what was let go failed
+		h.making.begin(c.clock.Now()) // what was released has failed
 	}
 	observeWritten(isNew, p)
 	observeAgents(p, c.sets, c.clock.Now())
@@ -169,7 +169,8 @@ func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 	}
 }
 
-// putAside takes what moved out of the hand.
+// putAside removes from the reservation what has changed in the store since it was planned. It returns
+// errAgain if another plan may fit, and errClaimMoved if the claim or what it holds has changed.
 func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.Moved) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
 	again := errAgain
@@ -257,8 +258,8 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 		return nil, fmt.Errorf("nothing was written: %w", etcdtxn.ErrNoSpace)
 	}
 	if len(p.Bound) > 0 {
-		// Never written: the first of its sandboxes has moved, if only by Settle, of which
-		// the feed tells. The others are still this claim's to take.
+		// Never written: the first of its sandboxes has changed, if only by Settle, which the feed
+		// reports. The others are still reserved for this claim.
 		c.queue.Discard(h.taken[0].from)
 		h.taken = slices.Delete(h.taken, 0, 1)
 	}

@@ -85,8 +85,8 @@ func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	}
 }
 
-// perHeld is how much later the turn of a claim is for each sandbox that it holds when
-// one of them changes: a turn looks at all of them.
+// perHeld is how much later a claim is due for each sandbox that it holds when one of them changes,
+// because an attempt looks at all of them.
 const perHeld = 50 * time.Microsecond
 
 // SandboxChanged takes in the current state of a sandbox.

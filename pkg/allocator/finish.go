@@ -18,7 +18,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
-	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
@@ -27,7 +26,7 @@ const (
 	// handOverAfter is how much longer than the sync window the server that created a
 	// claim works on it. Then the one does that all agree on.
 	handOverAfter = 5 * time.Second
-	// letGoAtOnce is how many sandboxes of a deleted claim are let go in one transaction.
+	// letGoAtOnce is how many sandboxes of a deleted claim are released in one transaction.
 	letGoAtOnce = 100
 )
 
@@ -47,8 +46,8 @@ type finisher struct {
 	// setupShare keeps the setting up of runtimes from being one namespace's.
 	setupShare *workShare
 	setUp      setupFunc
-	// tellings bounds the writes that do nothing but tell claims of their wait, and toldAt is when
-	// those at the front of the queue were told last.
+	// tellings limits the writes that only report what claims wait for, and toldAt is when those at
+	// the front of the queue were woken for that last.
 	tellings *tellings
 	toldAt   time.Time
 }
@@ -75,37 +74,7 @@ func (w *finisher) tick(now time.Time) {
 	}
 }
 
-// isMine reports whether this server works on a claim. The one that created it does,
-// for as long as that may be answered and a little longer, and then the one that all
-// agree on. One that has set up runtimes for it, or is about it, goes on until that is
-// written.
-func (w *finisher) isMine(uid types.UID, u *unfinished) bool {
-	if w.reconciler.isAlone() {
-		return true
-	}
-	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
-		return true
-	}
-	if w.committer.clock.Now().Before(w.creatorWorksUntil(u)) {
-		return !u.created.IsZero()
-	}
-	return w.reconciler.isMine(uid)
-}
-
-// hasMarked reports whether a sandbox that the claim holds is marked as one into which
-// this work on the claim mounts volumes. Nobody else does then.
-func (w *finisher) hasMarked(u *unfinished) bool {
-	peers, claim := w.peers.Load(), u.latest()
-	if peers == nil || claim == nil || !claims.Mounts(claim) {
-		return false
-	}
-	mark := peers.mark(u.work.setups)
-	return slices.ContainsFunc(u.look().held, func(sb *v1alpha1.Sandbox) bool {
-		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
-	})
-}
-
-// tries is how often a turn is planned anew at once because candidates had moved.
+// tries is how often a claim is planned again at once because candidates have changed.
 const tries = 10
 
 func (w *finisher) namespaceOf(uid types.UID) string {
@@ -137,7 +106,7 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 		u.incomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
 		w.committer.queue.Leave(u.waiter)
-		u.work.hand.letGo(w.committer.queue) // others can have it meanwhile
+		u.work.hand.letGo(w.committer.queue) // others can take it meanwhile
 		return w.throttleDelay(u, throttledFor(err)), nil
 	default:
 		u.incomplete() // whatever was written, the store knows
@@ -164,7 +133,7 @@ func throttledFor(err error) time.Duration {
 	return 0
 }
 
-// turn brings a claim forward, and returns after what time to do so again; 0 means
+// turn does the next step for a claim, and returns after what time to do another; 0 means
 // when there is news.
 func (w *finisher) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := w.committer.clock.Now()
@@ -225,8 +194,8 @@ func (w *finisher) canAdvance(u *unfinished, seen view, now time.Time) bool {
 		slices.ContainsFunc(seen.held, plan.IsStarting)
 }
 
-// holdBack returns for how long a plan is not written, of which the writes that only tell
-// are spaced.
+// holdBack returns for how long a plan is not written yet. Writes that only report what a claim waits
+// for are limited.
 func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
 	if !p.Changes() {
 		return 0
@@ -238,7 +207,7 @@ func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 	return hold
 }
 
-// write writes a plan, and returns after what time the next turn is.
+// write writes a plan, and returns after what time the claim is due again.
 func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
@@ -272,8 +241,8 @@ func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn,
 	return soon, nil
 }
 
-// endApart lets go of what is starting for a claim whose end does not fit into one
-// transaction with that; tooLarge says so. The end is written by the next turn.
+// endApart releases what is starting for a claim whose end does not fit into one transaction with
+// that; tooLarge says so. The next step writes the end.
 func (w *finisher) endApart(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
 	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
 		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
@@ -298,7 +267,7 @@ func (w *finisher) wait(t *turn, p *plan.Plan) {
 	t.planner.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, p.Wants, len(t.hand.taken)))
 }
 
-// shortest is the least time between two turns that the passing of time begins.
+// shortest is the least time between two steps that the passing of time begins.
 const shortest = 20 * time.Millisecond
 
 // until is how long nothing changes by the passing of time alone after a plan.
@@ -327,56 +296,8 @@ func (w *finisher) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duratio
 	return max(shortest, slices.Min(next))
 }
 
-// watchOthers keeps the place of a claim that another server works at, so that
-// newcomers here do not overtake it, and returns when to look again whose it is.
-func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
-	q := w.committer.queue
-	u.work.hand.letGo(q)
-	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
-	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
-	wants := a.Wants()
-	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
-		wants.Need = 0 // it has sandboxes made
-	}
-	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))
-	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
-		return max(shortest, left)
-	}
-	return 0 // until there are other servers
-}
-
-// confirm makes sure that those who are before newcomers in the lines of pools still
-// wait: the watch may not have told yet that they are served.
-func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
-	const most = 16
-	for _, uid := range w.committer.queue.Before(sources, most) {
-		u := w.known.of(uid)
-		if u == nil {
-			continue
-		}
-		seen := u.latest()
-		if seen == nil || w.isMine(uid, u) {
-			continue // this server knows
-		}
-		stored, err := w.committer.store.Claim(ctx, seen.Namespace, seen.Name)
-		switch {
-		case err != nil:
-			return err
-		case stored == nil || stored.UID != uid:
-			u.claimIsGone()
-			w.committer.queue.Leave(u.waiter)
-		case !u.setClaim(stored) || claims.Unfinished(stored):
-			continue
-		default:
-			w.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
-		}
-		w.known.turns.Add(uid)
-	}
-	return nil
-}
-
 // abandon ends the work on a claim that is gone: bound sandboxes stay with their
-// users, but what was only being made for the claim is let go.
+// users, but what was only starting for the claim is released.
 func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
 	u.work.hand.letGo(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
@@ -391,7 +312,7 @@ func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 		for len(starting) > 0 {
 			n, err := w.letGoOf(ctx, starting)
 			if err != nil {
-				return fmt.Errorf("letting go of sandboxes of a deleted claim: %w", err)
+				return fmt.Errorf("releasing sandboxes of a deleted claim: %w", err)
 			}
 			starting = starting[n:]
 		}
@@ -409,8 +330,7 @@ func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 	return nil
 }
 
-// letGoOf lets go of the first sandboxes, as many as a transaction takes, and returns
-// how many.
+// letGoOf releases the first sandboxes, as many as a transaction takes, and returns how many.
 func (w *finisher) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
 	for n := min(len(all), letGoAtOnce); ; n = max(1, n/2) {
 		txn := w.committer.store.Begin()

@@ -175,3 +175,16 @@ type Txn interface {
 	// Release is called when the transaction is done with.
 	Release()
 }
+
+// MismatchError means that a claim of agent-sandbox names a pool and a template, and the pool
+// is of another one. Nothing was written.
+type MismatchError struct {
+	// Pool and Template are what the claim names.
+	Pool, Template string
+}
+
+// Error implements error.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("is not a pool of SandboxTemplate %q, which spec.sandboxTemplateRef names; "+
+		"name a pool of that template, or leave one of the two out", e.Template)
+}

@@ -22,18 +22,18 @@ const (
 	// podTemplatesKept is how many PodTemplates are remembered.
 	podTemplatesKept = 256
 	// podTemplateAge is after what time the cluster is asked again for a PodTemplate
-	// that somebody wants, and how long an answer may take.
+	// that a claim needs, and how long an answer may take.
 	podTemplateAge = 10 * time.Second
 	// podTemplatePatience is how long after the question claims wait for the first
 	// answer of all.
 	podTemplatePatience = time.Second
 )
 
-// errNoAnswer means that the cluster has never told of a PodTemplate.
+// errNoAnswer means that the cluster has not answered yet whether there is a PodTemplate.
 var errNoAnswer = errors.New("the cluster has not answered")
 
 // lateLookup is a Lookup for claims that are served from a pool, which must not wait
-// for the cluster. It tells of PodTemplates what the cluster said last, also that there
+// for the cluster. It returns what the cluster said last of a PodTemplate, also that there
 // was none, and asks again in the background. Only for the first answer claims wait,
 // and not for long: without it the lookup fails with errNoAnswer.
 type lateLookup struct {
@@ -83,7 +83,7 @@ func (l *lateLookup) PodTemplate(ctx context.Context, namespace, name string) (*
 }
 
 // look returns what is known of a PodTemplate, and as it is now. It asks the cluster if
-// that was long ago and nobody is at it.
+// that was long ago and no question is open.
 func (l *lateLookup) look(key types.NamespacedName) (late *lateTemplate, now lateTemplate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *lateLookup) look(key types.NamespacedName) (late *lateTemplate, now lat
 }
 
 // ask asks the cluster. Without an answer what is known stays. Why there is none is
-// logged: what is returned is told to users, who can do nothing about it.
+// logged, because the returned error is shown to users, who can do nothing about it.
 func (l *lateLookup) ask(ctx context.Context, key types.NamespacedName, late *lateTemplate) {
 	ctx, cancel := context.WithTimeout(ctx, podTemplateAge)
 	defer cancel()

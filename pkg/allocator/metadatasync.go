@@ -90,7 +90,7 @@ func (e *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) 
 	}
 }
 
-// wake begins a turn of every claim.
+// wake makes every claim due.
 func (e *metadataSyncer) wake() {
 	for uid := range e.all() {
 		e.reconciler.queue.Add(uid)
@@ -155,7 +155,7 @@ func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again ti
 	return again, err
 }
 
-// turn does one step for a claim, and returns after what time to do the next; 0 means when
+// turn does the next step for a claim, and returns after what time to do another; 0 means when
 // there is news.
 func (e *metadataSyncer) turn(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
 	now := e.passer.committer.clock.Now()
@@ -175,7 +175,7 @@ func (e *metadataSyncer) turn(ctx context.Context, uid types.UID, known *edited,
 		return 0, nil
 	case known.pass.spacing.over(now):
 		// Nothing is to be brought, also where a change was not: others have brought it, or
-		// the claim is opened again or deleted. Only the pauses are remembered.
+		// the claim is opened again or deleted. Only the backoff is remembered.
 		return known.pass.spacing.until.Add(quietTime).Sub(now), nil
 	}
 	if !known.pass.spacing.over(now) {
@@ -246,4 +246,44 @@ func (e *metadataSyncer) forget(uid types.UID) {
 			delete(e.byUID, uid)
 		}
 	}
+}
+
+// bringMetadata does the next step for the metadata of a claim that was changed before the claim is
+// Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
+// returns what the plan has to know, or that a transaction was written and the step is over. The metadataSyncer does it for claims that are Completed.
+func (w *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+	claim, pass := seen.claim, u.work.metadata
+	switch {
+	case claim.Status.ObservedGeneration == claim.Generation:
+		if pass != nil && pass.isQuiet(now) {
+			u.work.metadata = nil
+		}
+		return change, false, nil
+	case len(seen.held) == 0:
+		return change, false, nil
+	case pass == nil:
+		pass = newMetadataPass()
+		u.work.metadata = pass
+	case pass.isDone(claim):
+		return plan.MetadataChange{Report: &pass.report}, false, nil
+	}
+	pass.begin(claim, now)
+	if now.Before(pass.next()) || !now.Before(plan.Deadline(claim, u.start())) {
+		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
+	}
+	wrote, done, err := w.passer.step(ctx, pass, claim, seen.held)
+	throttled := throttledFor(err)
+	switch {
+	case throttled > 0: // the rest of the step may have writes that are not rejected
+		pass.throttledUntil = now.Add(throttled)
+		return plan.MetadataChange{Behind: true}, false, nil
+	case err != nil:
+		return change, false, err
+	case done:
+		return plan.MetadataChange{Report: &pass.report}, false, nil
+	}
+	if len(wrote) > 0 {
+		u.wrote(seen, claim, wrote)
+	}
+	return change, true, nil
 }

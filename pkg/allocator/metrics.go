@@ -16,7 +16,7 @@ const (
 	outcomeBound       = "bound"         // the answer has every sandbox
 	outcomeWaiting     = "waiting"       // the answer says Claiming; it goes on in the background
 	outcomeTimedOut    = "timed_out"     // claimTimeout came before the answer
-	outcomeDeleted     = "deleted"       // somebody deleted the claim before the answer
+	outcomeDeleted     = "deleted"       // the claim was deleted before the answer
 	outcomeShortage    = "shortage"      // onShortage Fail and too little stock
 	outcomeSetNotFound = "set_not_found" // onShortage Fail and no set
 	outcomeTooMany     = "too_many"      // it would have to wait, and too many of its namespace do

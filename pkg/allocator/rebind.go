@@ -36,7 +36,7 @@ type rebinder struct {
 type lookedAt struct {
 	types.NamespacedName
 	// listed is the claim as a list had it, if there is no other reason to look at it than
-	// the list: most of those have lost nothing, which the cache of sandboxes tells.
+	// the list: most of those have lost nothing, which the cache of sandboxes shows.
 	listed *v1alpha1.SandboxClaim
 	// news counts the reasons to look at it.
 	news int
@@ -62,8 +62,8 @@ func (h *rebinder) sandboxIsGone(sb *v1alpha1.Sandbox) {
 }
 
 // observeClaim takes in the state of a claim. One that says that its sandbox is missing is
-// looked at: the controller that follows sandboxes has seen what no watch of this server
-// tells, such as a sandbox that is another's.
+// looked at: the controller that follows sandboxes has seen what no watch of this server shows, such
+// as a sandbox that is another's.
 func (h *rebinder) observeClaim(claim *v1alpha1.SandboxClaim) {
 	if claims.SaysMissing(claim) && plan.Heals(claim, h.committer.clock.Now()) {
 		h.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
@@ -140,7 +140,7 @@ func (h *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, 
 // opened it again.
 const otherServer = 30 * time.Second
 
-// turn opens a claim again that has lost its sandbox, and returns after what time to look
+// turn reopens a claim that has lost its sandbox, and returns after what time to look
 // again; 0 means when there is news.
 func (h *rebinder) turn(ctx context.Context, uid types.UID, at lookedAt) (time.Duration, error) {
 	if at.listed != nil {

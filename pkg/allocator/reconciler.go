@@ -18,7 +18,7 @@ import (
 )
 
 // workers is how many claims a server reconciles at the same time. Most of them wait, for etcd or
-// for admission, and must not keep others from their turn.
+// for admission, and must not keep others from being reconciled.
 const workers = 512
 
 // reconciler works on claims outside of their create calls. It has one queue of the claims that are
@@ -163,7 +163,7 @@ func (r *reconciler) next(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 		return true
-	case namespace == "": // there is no more work on it, and another claim can have its turn
+	case namespace == "": // there is no more work on it, and another claim can have its worker
 		r.share.wake()
 	case !r.share.begin(namespace, uid):
 		return true

@@ -24,8 +24,8 @@ type setCache struct {
 	sets map[string]map[string]*v1alpha1.SandboxSet
 	// users are the sets that refer to a template, as claims prefer them.
 	users map[types.NamespacedName][]*v1alpha1.SandboxSet
-	// seen is the newest resourceVersion that the watch has told of; 0 before it
-	// has told of anything.
+	// seen is the newest resourceVersion that the watch has reported; 0 before it has reported
+	// anything.
 	seen uint64
 }
 
@@ -60,7 +60,7 @@ func (c *setCache) replicas() map[poolindex.Pool]int32 {
 	return all
 }
 
-// synced reports whether the watch has told of all sets there were.
+// synced reports whether the watch has listed all sets.
 func (c *setCache) synced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -92,7 +92,7 @@ func (c *setCache) replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) [
 // listed takes in the sets of one namespace from a list that did not come by the
 // watch. If the watch has seen something newer it has seen all that the list has,
 // and perhaps that a set is gone, which an old list must not undo. It returns what
-// the list changed: the watch will tell of that later, and then it is no change.
+// the list changed: the watch will report that later, and then it is no change.
 func (c *setCache) listed(namespace string, all []*v1alpha1.SandboxSet, resourceVersion uint64) []setChange {
 	c.mu.Lock()
 	defer c.mu.Unlock()

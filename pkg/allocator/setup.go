@@ -43,7 +43,7 @@ func noSetUp(context.Context, *v1alpha1.SandboxClaim, *v1alpha1.Sandbox) error {
 // setups are the runtimes that this server sets up for one claim: in memory, until a
 // transaction has what came of it. All of it can be lost.
 type setups struct {
-	// nonce tells this work on the claim from any other, also of this server.
+	// nonce distinguishes this work on the claim from any other, also of this server.
 	nonce string
 
 	mu sync.Mutex
@@ -52,7 +52,7 @@ type setups struct {
 	next  []*setupCall
 	// callers is how many goroutines there are.
 	callers int
-	// told: a turn is due that sees what has ended.
+	// told is set if the claim is due already for the calls that have ended.
 	told bool
 	// hopeless is why no sandbox of the claim can be set up; nil if none has said so.
 	hopeless *RefusedError
@@ -62,11 +62,11 @@ type setups struct {
 type setupCall struct {
 	claim *v1alpha1.SandboxClaim
 	sb    *v1alpha1.Sandbox
-	// runtime is the one that is called, as it was told last.
+	// runtime is the one that is called, as it was seen last.
 	runtime plan.Runtime
 	// by is until when it has to be done.
 	by time.Time
-	// cancel ends it; nil before it has begun. Nobody waits for the result of one that is
+	// cancel ends it; nil before it has begun. The result of one is not needed that is
 	// canceled.
 	cancel   context.CancelFunc
 	canceled bool
@@ -82,7 +82,7 @@ func newSetups() *setups {
 	return &setups{nonce: string(uuid.NewUUID()), calls: map[types.UID]*setupCall{}}
 }
 
-// heard says that the turn which begins now sees to all that has ended so far.
+// heard records that the step which begins now sees the results of all calls that have ended so far.
 func (s *setups) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *setups) begin(ctx context.Context, call *setupCall, now time.Time) cont
 	return ctx
 }
 
-// end takes in how a call ended, and returns when a turn is due because of that: at once
+// end takes in how a call ended, and returns when the claim is due because of that: at once
 // where it was the last, so that the whole of a claim is one transaction, and otherwise
 // after the progress interval, or never if that is due already.
 func (s *setups) end(call *setupCall, err error) (after time.Duration, due bool) {
@@ -235,7 +235,7 @@ func (s *setups) end(call *setupCall, err error) (after time.Duration, due bool)
 	return 0, true
 }
 
-// setupError is what is told of a setup that did not go well.
+// setupError is what is reported of a setup that failed.
 func setupError(err error) *claims.SetupError {
 	if err == nil {
 		return nil
@@ -315,13 +315,3 @@ func (w *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCa
 	}
 	w.callRuntimes(u)
 }
-
-// peers are the servers of the store, as far as this one knows.
-type peers struct {
-	self string
-	// servers are nil where they are not known.
-	servers []string
-}
-
-// mark is the AnnotationMounting of this server's work on a claim.
-func (p *peers) mark(s *setups) string { return p.self + "/" + s.nonce }

@@ -29,7 +29,7 @@ type judgedRevision struct {
 
 // checkStale returns a noTemplateError for a candidate that is stale, and so keeps all that
 // are like it from claims until there is news of the set or of a template. It reads nothing
-// but caches, for each revision of a pool once in a turn as long as there is no such news.
+// but caches, for each revision of a pool once in an attempt as long as there is no such news.
 func (c *candidates) checkStale(ctx context.Context, pool poolindex.Pool, sb *v1alpha1.Sandbox) error {
 	set := c.stock.sets.Set(pool.Namespace, pool.Name)
 	if set == nil || string(set.UID) != pool.UID || set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate {
@@ -59,7 +59,7 @@ func (j *judgedRevision) err() error {
 // isStale reports whether a sandbox of a set is of another template than the set's, or of
 // another revision that differs in more than metadata: what the controller goes by. Where
 // the set has no template now, what is left of the pool serves on, and where the cluster
-// has not told of it, the sandbox waits.
+// has not answered, the sandbox waits.
 func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
 	resolved, err := c.templates.cache.ResolveSet(ctx, set, c.templates.late)
 	switch {
@@ -106,33 +106,6 @@ func (c *candidates) sameButMetadata(
 		}
 	}
 	return false
-}
-
-// dropStale gives back what was taken in an earlier turn and is stale by now.
-func (t *turn) dropStale(ctx context.Context) error {
-	kept := t.hand.taken[:0:0]
-	for i, got := range t.hand.taken {
-		err := t.candidates.checkStale(ctx, got.from.Pool, got.as.Sandbox)
-		missing, isStale := errors.AsType[noTemplateError](err)
-		switch {
-		case isStale:
-			t.suspend(got.from, missing)
-		case err != nil:
-			t.hand.taken = append(kept, t.hand.taken[i:]...)
-			return err
-		default:
-			kept = append(kept, got)
-		}
-	}
-	t.hand.taken = kept
-	return nil
-}
-
-// suspend gives a candidate back, and keeps all that are like it from claims until there
-// is news of sets or templates.
-func (t *turn) suspend(from poolindex.Candidate, why noTemplateError) {
-	t.planner.stock.queue.Release([]poolindex.Candidate{from})
-	t.planner.stock.index.Suspend(from.Pool, from.Revision, why.asOf)
 }
 
 // setRevisions remembers what it takes decoding templates to know: the revisions of sets,

@@ -27,7 +27,7 @@ type stock struct {
 	reads *sharedReads
 	// timeout bounds a read that several claims wait for.
 	timeout time.Duration
-	// setChanged is told what a read has shown of sets before the watch did.
+	// setChanged is called with what a read has shown of sets before the watch did.
 	setChanged func(setChange)
 	// confirm makes sure that those who are before newcomers in the lines of pools
 	// still wait.
@@ -193,7 +193,7 @@ func linesOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible) (lines []queue.So
 }
 
 // wantsOf is what a claim wants of the pools that may serve it, as the queue knows it.
-// Of what it wants taken is in the hand.
+// taken is how many of those are reserved already.
 func wantsOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wants plan.Wants, taken int) queue.Wants {
 	asked, _ := v1alpha1.AskedOf(claim)
 	lines, enough := linesOf(claim, e)

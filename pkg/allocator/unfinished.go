@@ -5,11 +5,9 @@ package allocator
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -28,7 +25,7 @@ import (
 )
 
 // unfinished is a claim that is not at its end, as far as this server knows: what the
-// watches have told of it, or this server's own transactions if those are newer.
+// watches have reported of it, or this server's own transactions if those are newer.
 type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
@@ -79,7 +76,7 @@ type work struct {
 	hand hand
 	// wroteAt is when the claim was last written.
 	wroteAt time.Time
-	// notes spaces out writes that bind nothing and end nothing.
+	// notes is the backoff of writes that bind nothing and end nothing.
 	notes pause
 	// setups are the runtimes that are set up for the claim.
 	setups *setups
@@ -89,7 +86,7 @@ type work struct {
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
 	opening bool
-	// mine is set if this server works on the claim, as of its last turn.
+	// mine is set if this server works on the claim, as of its last step.
 	mine bool
 }
 
@@ -137,8 +134,8 @@ func (u *unfinished) setClaim(claim *v1alpha1.SandboxClaim) bool {
 		return false
 	}
 	u.setStart(claim)
-	// Whoever wrote it may have bound sandboxes to it, of which the other watch may not
-	// have told yet.
+	// The server that wrote it may have bound sandboxes to it, which the other watch may not
+	// have reported yet.
 	u.claim, u.complete = claim, false
 	return true
 }
@@ -297,163 +294,36 @@ func (u *unfinished) mayBeHelped(sets ...*v1alpha1.SandboxSet) bool {
 	})
 }
 
-// unfinishedClaims are the claims that are not at their end, and their turns.
-type unfinishedClaims struct {
-	// turns are due for the claims of these UIDs.
-	turns workqueue.TypedRateLimitingInterface[types.UID]
-	queue *queue.Queue
-	clock clock.PassiveClock
-	// mine is how many of the claims this server works on, as of their last turns.
-	mine atomic.Int64
-	// namespaces has the claims of byUID by namespace.
-	namespaces claimsByNamespace
-
-	// mu is held for one claim at a time, because each create, event and turn needs it. Lock
-	// order: the lock of a namespace in namespaces, then mu.
-	mu    sync.Mutex
-	byUID map[types.UID]*unfinished
-	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
-	byName map[types.NamespacedName][]types.UID
-}
-
-func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, turns workqueue.TypedRateLimitingInterface[types.UID]) *unfinishedClaims {
-	return &unfinishedClaims{
-		queue: q, clock: c, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
-		turns: turns, namespaces: newClaimsByNamespace(),
+// storedStart is the start that the claim itself has.
+func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
+	if t := claim.Status.ClaimStartTime; t != nil {
+		return t.Time
 	}
+	return claim.CreationTimestamp.Time
 }
 
-// open adds a claim that this server is about to create, so that no news of it are
-// lost. There are no turns of it until begin.
-func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
-	u := c.newUnfinished(claim)
-	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
-	c.setMine(u, true)
-	c.put(u, claim.UID)
-	return u
-}
-
-// put adds a claim, unless there is one with its UID already.
-func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
-	inNamespace := c.namespaces.lock(u.key.Namespace)
-	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID[uid] != nil {
+// setStart sets u.started for the current state of the claim, which this server has just
+// received. It keeps u.started if the stored start has not changed, or if a client has removed
+// it from the status. u.mu is held, or there is no other user of u yet.
+func (u *unfinished) setStart(claim *v1alpha1.SandboxClaim) {
+	now, stored, first := u.clock.Now(), storedStart(claim), u.started.IsZero()
+	if !first && (claim.Status.ClaimStartTime == nil || stored.Equal(u.stored)) {
 		return
 	}
-	c.byUID[uid] = u
-	c.byName[u.key] = append(c.byName[u.key], uid)
-	inNamespace.byUID[uid] = u
-}
-
-// setMine sets whether this server works on a claim.
-func (c *unfinishedClaims) setMine(u *unfinished, mine bool) {
+	u.stored = stored
 	switch {
-	case mine && !u.work.mine:
-		c.mine.Add(1)
-	case !mine && u.work.mine:
-		c.mine.Add(-1)
-	}
-	u.work.mine = mine
-}
-
-// begin lets there be turns of a claim that was opened.
-func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
-	c.mu.Lock()
-	u.work.opening = false
-	c.mu.Unlock()
-	c.turns.Add(uid)
-}
-
-// adopt adds a claim that existed before this server received it, and begins a turn of it.
-func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
-
-// adoptNew adds a claim whose creation the watch has just reported, and begins a turn of it.
-func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
-
-func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
-	u := c.newUnfinished(claim)
-	u.claim, u.sawCreation = claim, sawCreation
-	u.setStart(claim)
-	c.put(u, claim.UID)
-	c.turns.Add(claim.UID)
-}
-
-// newUnfinished returns a claim whose place in line is of its creationTimestamp, which
-// no client can write, also on the server that creates it: so all servers agree.
-func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinished {
-	uid := claim.UID
-	return &unfinished{
-		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
-		clock: c.clock, seen: c.clock.Now(),
-		waiter: queue.NewWaiter(queue.Place{
-			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
-			Since: claim.CreationTimestamp.Time, UID: uid,
-		}, func() { c.turns.Add(uid) }),
-		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
+	case !u.created.IsZero() && stored.Equal(u.created.Truncate(time.Second)):
+		u.started = u.created
+	case first && u.sawCreation, stored.After(now):
+		u.started = now
+	default:
+		u.started = stored
 	}
 }
 
-// of returns the claim of a UID; nil if there is none.
-func (c *unfinishedClaims) of(uid types.UID) *unfinished {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byUID[uid]
-}
-
-// toWorkAt is of without claims that are being created.
-func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if u := c.byUID[uid]; u != nil && !u.work.opening {
-		return u
-	}
-	return nil
-}
-
-// forget ends the work on a claim, and takes it up anew if there is news that it was opened
-// again meanwhile.
-func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
-	u.work.hand.letGo(c.queue)
-	u.work.setups.keep(nil)
-	c.queue.Leave(u.waiter)
-	c.setMine(u, false)
-	c.remove(u, uid)
-	c.turns.Forget(uid)
-	close(u.done)
-	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
-		c.adopt(claim)
-	}
-}
-
-// remove removes a claim.
-func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
-	inNamespace := c.namespaces.lock(u.key.Namespace)
-	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byUID, uid)
-	if rest := slices.DeleteFunc(c.byName[u.key], func(other types.UID) bool { return other == uid }); len(rest) > 0 {
-		c.byName[u.key] = rest
-	} else {
-		delete(c.byName, u.key)
-	}
-	delete(inNamespace.byUID, uid)
-}
-
-// wakeNamed begins a turn of the claims of a name: a sandbox can be made under it now.
-func (c *unfinishedClaims) wakeNamed(name types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, uid := range c.byName[name] {
-		c.turns.Add(uid)
-	}
-}
-
-// wake begins a turn of every claim.
-func (c *unfinishedClaims) wake() {
-	for uid := range c.namespaces.all() {
-		c.turns.Add(uid)
-	}
+// start is the start of the claim by the clock of this server.
+func (u *unfinished) start() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.started
 }

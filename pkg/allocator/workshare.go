@@ -11,25 +11,26 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
-// workShare shares workers among namespaces: a namespace may have at most as many turns at a
-// time as it leaves workers free. So a namespace whose turns are slow, for instance because
-// admission of its sandboxes is slow, leaves workers to all others.
+// workShare shares workers among namespaces: at most as many tasks of a namespace run at a time as it
+// leaves workers free. So a namespace whose tasks are slow, for instance because admission of its
+// sandboxes is slow, leaves workers to all others.
 //
-// A turn that may not begin is put off. Whenever a turn of any namespace ends, as many of the
-// turns that were put off are woken as may begin now, those of the namespace with the fewest
-// turns first. The caller of a woken turn calls begin again. If the turn is not needed any more,
-// it calls wake instead, so that another turn can begin.
+// A task that may not begin is deferred. Whenever a task of any namespace ends, as many of the
+// deferred tasks are woken as may begin now, those of the namespace with the fewest running tasks
+// first. The caller of a woken task calls begin again. If the task is not needed any more, it calls
+// wake instead, so that another task can begin.
 type workShare struct {
 	workers int
-	// isLimit: there are no more turns than workers. Otherwise each namespace has one in any case.
+	// isLimit is set if there are never more tasks than workers. Otherwise each namespace has one in
+	// any case.
 	isLimit bool
-	// add queues a turn that was put off again.
+	// add queues a deferred task again.
 	add func(types.UID)
 
 	mu   sync.Mutex
 	busy int
-	// shares are the namespaces that have turns or turns that were put off. waiting are those
-	// that have turns that were put off, ordered by the number of turns.
+	// shares are the namespaces that have running or deferred tasks. waiting are those that have
+	// deferred tasks, ordered by the number of running tasks.
 	shares  map[string]*share
 	waiting *btree.BTree[*share]
 }
@@ -37,15 +38,15 @@ type workShare struct {
 // share is the part of the workers that one namespace has.
 type share struct {
 	namespace string
-	// turns is how many turns the namespace has. woken is how many more it will have when the
-	// turns have begun that the current call of due returns; it is 0 between calls.
+	// turns is how many tasks of the namespace run. woken is how many more will run when the tasks
+	// have begun that the current call of due returns; it is 0 between calls.
 	turns, woken int
-	// putOff are the turns that were put off.
+	// putOff are the deferred tasks.
 	putOff map[types.UID]struct{}
 }
 
-// newWorkShare returns a workShare for a number of workers. add queues a turn that was put off
-// again; it must not block.
+// newWorkShare returns a workShare for a number of workers. add queues a deferred task again; it must
+// not block.
 func newWorkShare(workers int, add func(types.UID)) *workShare {
 	s := &workShare{workers: workers, add: add, shares: map[string]*share{}}
 	s.waiting = btree.New(8, func(a, b *share) bool {
@@ -54,14 +55,14 @@ func newWorkShare(workers int, add func(types.UID)) *workShare {
 	return s
 }
 
-// newWorkLimit returns a workShare that never has more turns than workers.
+// newWorkLimit returns a workShare that never has more tasks than workers.
 func newWorkLimit(workers int, add func(types.UID)) *workShare {
 	s := newWorkShare(workers, add)
 	s.isLimit = true
 	return s
 }
 
-// begin reports whether a turn may begin. If not, it is put off.
+// begin reports whether a task may begin. If not, it is deferred.
 func (s *workShare) begin(namespace string, uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +84,7 @@ func (s *workShare) begin(namespace string, uid types.UID) bool {
 	return may
 }
 
-// end ends a turn, and wakes those that may begin now.
+// end ends a task, and wakes those that may begin now.
 func (s *workShare) end(namespace string) {
 	s.mu.Lock()
 	sh := s.shares[namespace]
@@ -95,14 +96,14 @@ func (s *workShare) end(namespace string) {
 	s.wake()
 }
 
-// wake wakes as many of the turns that were put off as may begin now.
+// wake wakes as many of the deferred tasks as may begin now.
 func (s *workShare) wake() {
 	for _, uid := range s.due() {
 		s.add(uid)
 	}
 }
 
-// due returns the turns that were put off and may begin now, all of them together.
+// due returns the deferred tasks that may begin now, all of them together.
 func (s *workShare) due() []types.UID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +130,7 @@ func (s *workShare) due() []types.UID {
 	return due
 }
 
-// mayBegin reports whether a namespace may have one more turn while this many workers are busy.
+// mayBegin reports whether one more task of a namespace may run while this many workers are busy.
 func (s *workShare) mayBegin(sh *share, busy int) bool {
 	has := sh.turns + sh.woken
 	if s.isLimit && busy >= s.workers {

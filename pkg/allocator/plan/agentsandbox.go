@@ -30,7 +30,7 @@ var (
 
 func (agentSandbox) applies(s *State) bool { return v1alpha1.OfAgentSandbox(s.Claim) }
 
-// progress lets a sandbox count that failed: it is the claim's as it is, which its conditions tell.
+// progress lets a sandbox count that failed: it is the claim's as it is, which its conditions say.
 func (agentSandbox) progress(_ *Assessment, _ *v1alpha1.Sandbox, before preparation) preparation {
 	if before.progress == Failed {
 		return preparation{progress: Done}

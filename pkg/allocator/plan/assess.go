@@ -28,7 +28,7 @@ type Assessment struct {
 	// of them that have no step left, and waiting those that have.
 	starting       int
 	ready, waiting []*v1alpha1.Sandbox
-	// released are let go, counted count from now on, and marked are mounted into.
+	// released are no longer the claim's, counted count from now on, and marked are mounted into.
 	released, counted, marked []*v1alpha1.Sandbox
 	// missing is how many sandboxes the claim lacks that are neither counted nor on
 	// their way.
@@ -51,12 +51,12 @@ type Assessment struct {
 //   - A sandbox that is the user's already, and lives, counts if it is not listed: a
 //     client lowered the status. If the status counts more than that, the status is
 //     believed.
-//   - A sandbox that has no step left counts; one for which a step failed is let go.
+//   - A sandbox that has no step left counts; one for which a step failed is released.
 //     At the end of the claim's time every sandbox that does not count has failed.
 //   - With AllOrNothing nothing counts before everything does, so that the claim
 //     shows none or all at every moment, and ends with one or the other.
 //   - What is starting and not needed any more, because a client raised the status, is
-//     let go.
+//     released.
 //   - One that is kept for debugging is not the claim's any more.
 //   - A claim of which too many sandboxes have failed gets no more.
 func Assess(s State) *Assessment {
@@ -204,8 +204,8 @@ func (a *Assessment) takes() int {
 // their way.
 func (a *Assessment) Missing() int { return a.missing }
 
-// LetsGo reports whether the claim lets sandboxes go that failed, so that others are
-// not made in their place at once.
+// LetsGo reports whether the claim releases sandboxes, for instance because they failed, so that
+// others are not made for them at once.
 func (a *Assessment) LetsGo() bool { return len(a.released) > 0 }
 
 // NeedsModel reports whether it has to be known, before a claim is assessed, whether
@@ -229,7 +229,7 @@ func isOnTheWay(sb *v1alpha1.Sandbox) bool {
 }
 
 // Needs returns what has to be looked for. A claim that is refused gets nothing more,
-// and neither does one whose time is up, but that is told what it could not get.
+// and neither does one whose time is up, but its status says what it could not get.
 func (a *Assessment) Needs() Needs {
 	switch {
 	case a.missing == 0 || a.State.Refused != nil:
@@ -237,7 +237,7 @@ func (a *Assessment) Needs() Needs {
 	case a.expired:
 		return Needs{Explain: !Expired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
 	case a.LetsGo() && claims.AllOrNothing(a.claim):
-		return Needs{} // first let go, then begin again
+		return Needs{} // first release, then begin again
 	}
 	return Needs{Take: a.takes(), Make: a.makes()}
 }

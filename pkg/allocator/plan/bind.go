@@ -257,12 +257,11 @@ func IsStarting(sb *v1alpha1.Sandbox) bool {
 	return sb.Annotations[v1alpha1.AnnotationStarting] == "true"
 }
 
-// LetGo returns what a sandbox becomes of which the claim is gone: due to be shut
-// down.
+// LetGo returns a sandbox as it is released when its claim is gone: due to be shut down.
 func LetGo(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox { return letGo(sb, false, now) }
 
-// letGo returns what a sandbox becomes that the claim does not use: kept for
-// debugging with reserve, else no longer the claim's and due to be shut down.
+// letGo returns a sandbox that the claim does not use as it is released: kept for debugging with reserve,
+// else no longer the claim's and due to be shut down.
 func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox {
 	owner := sb.Annotations[v1alpha1.AnnotationOwner]
 	sb = shallowCopy(sb)
@@ -270,7 +269,7 @@ func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox 
 	delete(sb.Annotations, v1alpha1.AnnotationStarting)
 	if reserve {
 		sb.Labels = merged(sb.Labels, map[string]string{v1alpha1.LabelReservedFailedSandbox: "true"})
-		if sb.Spec.ShutdownTime != nil || sb.Spec.PauseTime != nil { // it is kept until somebody deletes it
+		if sb.Spec.ShutdownTime != nil || sb.Spec.PauseTime != nil { // it is kept until a user deletes it
 			sb.Spec.ShutdownTime, sb.Spec.PauseTime = nil, nil
 			sb.Generation++
 		}

@@ -38,7 +38,7 @@ type failure struct {
 	setup *claims.SetupError
 }
 
-// fail lets go of sandboxes that failed, as far as they fit into the transaction, and
+// fail releases sandboxes that failed, as far as they fit into the transaction, and
 // counts them.
 func (a *Assessment) fail(failures []failure) {
 	for _, f := range failures[:min(len(failures), a.State.Room)] {

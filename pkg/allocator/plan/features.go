@@ -31,7 +31,7 @@ type progresser interface {
 
 // releaser is a feature that changes sandboxes that failed.
 type releaser interface {
-	// release writes on a sandbox that the claim lets go of why it failed.
+	// release writes on a sandbox that the claim releases why it failed.
 	release(a *Assessment, sb *v1alpha1.Sandbox, why *claims.SetupError)
 }
 
@@ -80,7 +80,7 @@ type binding struct {
 	err error
 }
 
-// reporter is a feature that tells something in the status of the claim.
+// reporter is a feature that adds something to the status of the claim.
 type reporter interface {
 	// report completes the status of the next state of the claim.
 	report(a *Assessment, p *Plan)

@@ -26,7 +26,7 @@ import (
 // template's cpu and memory into it and marks it as being resized. Its controller
 // resizes the pod, and the sandbox counts when it is ready again. A resize that fails
 // leaves the sandbox as it was, and it counts all the same; the claim's condition
-// InplaceUpdate tells. A claim that names the set itself asks for what the set says.
+// InplaceUpdate reports. A claim that names the set itself asks for what the set says.
 //
 // The inplaceUpdate of a claim takes the same way. An image that the pod cannot have is
 // different from a resize that fails: the sandbox is not what was asked for, and is let
@@ -42,7 +42,7 @@ var (
 	_ reporter   = inPlaceUpdate{}
 )
 
-// applies reports whether the claim asks for an update, or it or one of its sandboxes tells of one, or
+// applies reports whether the claim asks for an update, or it or one of its sandboxes reports one, or
 // a sandbox that was found for it is to be changed.
 func (inPlaceUpdate) applies(s *State) bool {
 	hasUpdate := func(sb *v1alpha1.Sandbox) bool {
@@ -88,8 +88,8 @@ func (inPlaceUpdate) bind(a *Assessment, b *binding) {
 
 func (inPlaceUpdate) clean(sb *v1alpha1.Sandbox) { inplace.Forget(sb) }
 
-// report tells in the claim's status how the updates went of what the claim holds after the plan,
-// or if there are none, of what it lets go because of its image.
+// report writes in the claim's status how the updates went of what the claim holds after the plan,
+// or if there are none, of what it releases because of its image.
 func (inPlaceUpdate) report(a *Assessment, p *Plan) {
 	var left, lost resizes
 	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
@@ -120,7 +120,7 @@ func (inPlaceUpdate) report(a *Assessment, p *Plan) {
 const (
 	// namedFailures is how many sandboxes a claim names that could not be resized.
 	namedFailures = 3
-	// maxReason bounds what is told of one of them.
+	// maxReason bounds what is reported of one of them.
 	maxReason = 256
 )
 
@@ -157,15 +157,15 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	}
 }
 
-// lacksForImage reports whether a claim lacks sandboxes, and tells of some that it let go
+// lacksForImage reports whether a claim lacks sandboxes, and its status says that it released some
 // because of their image.
 func lacksForImage(claim *v1alpha1.SandboxClaim) bool {
 	told := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	return told != nil && told.Reason == v1alpha1.ReasonFailed && claim.Status.ClaimedReplicas < replicas(claim)
 }
 
-// report tells in the claim's status how resizes went; nothing, if there were none. Why
-// sandboxes with a bad image were let go stays until there is something else to tell.
+// report writes in the claim's status how resizes went; nothing, if there were none. Why
+// sandboxes with a bad image were released stays until there is something else to report.
 func (r *resizes) report(claim *v1alpha1.SandboxClaim, now time.Time) {
 	notDone, doing, done := "could not be resized", "Resizing %d sandboxes", "Resized %d sandboxes"
 	asked := claim.Spec.InplaceUpdate != nil

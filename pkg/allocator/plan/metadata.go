@@ -150,7 +150,7 @@ func (m *Marks) template(raw []byte, policy *v1alpha1.PodMetadataPolicy, before 
 
 // mergedTemplate puts what the policy lets through of the claim's metadata into a
 // template, which keeps its own, and takes out what the claim has put there and does not
-// say any more. heldBack is told the fields that are not let through.
+// say any more. heldBack is called with the fields that are not let through.
 func (m *Marks) mergedTemplate(
 	raw []byte, policy *v1alpha1.PodMetadataPolicy, before claimKeys, heldBack func(field string),
 ) (boundTemplate, error) {

@@ -22,7 +22,7 @@ import (
 // the agent-runtime of a sandbox that is ready, for the claim's envVars, the access token
 // and the volumes to mount. How that went is in the memory of this server alone until a
 // transaction counts the sandbox, or lets it go; so a sandbox that counts was set up, and
-// one that is starting is set up again by whoever works on the claim next. Mounts are
+// one that is starting is set up again by the server that works on the claim next. Mounts are
 // different, because they must not run twice: see AnnotationMounting.
 type runtimeSetup struct{}
 
@@ -108,7 +108,7 @@ func mayLoseToken(sb *v1alpha1.Sandbox) bool {
 }
 
 // needsSetup reports whether a sandbox that the claim holds counts only when its runtime
-// is set up: also where somebody took the condition away that says so.
+// is set up: also where a client removed the condition that says so.
 func (s *State) needsSetup(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
 	return meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) != nil || s.asksForRuntime(sb, known)
 }
@@ -173,7 +173,7 @@ func (runtimeSetup) bind(a *Assessment, b *binding) {
 	b.waits = true
 }
 
-// setupIs sets the conditions of a sandbox that tell of its setup.
+// setupIs sets the conditions of a sandbox that report its setup.
 func setupIs(a *Assessment, sb *v1alpha1.Sandbox, status metav1.ConditionStatus, reason, message string) {
 	setupConditionIs(sb, a.State.Now, v1alpha1.SandboxConditionRuntimeInitialized, status, reason, message)
 	if claims.Mounts(a.State.Claim) {

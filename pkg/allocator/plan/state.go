@@ -114,7 +114,7 @@ type Plan struct {
 	// Claim is the claim's next state, which shares its spec and metadata with the one
 	// that the plan was made from.
 	Claim *v1alpha1.SandboxClaim
-	// Released are sandboxes that the claim held and lets go.
+	// Released are sandboxes that the claim held and no longer holds.
 	Released []*v1alpha1.Sandbox
 	// Counted are sandboxes that the claim held and that count from now on.
 	Counted []*v1alpha1.Sandbox

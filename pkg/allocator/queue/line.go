@@ -18,7 +18,7 @@ import (
 // logarithm of its length.
 //
 // Requesters are ordered by their turn, which is a number: it goes up by one for each
-// sandbox that a claim of theirs in this line gets. Whoever comes to the line, or comes
+// sandbox that a claim of theirs in this line gets. A requester that comes to the line, or comes
 // back to it, begins where those are who wait, and not before the next round: so a
 // newcomer waits for one turn of each of the others, and newcomers without end do not
 // keep those from their turn who wait. Of those with the same turn the one comes first

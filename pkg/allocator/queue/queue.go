@@ -107,7 +107,7 @@ func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 }
 
 // HasRoom reports whether one more claim of a requester may wait, if most claims of the
-// namespace may. The first half of the places is for whoever comes. Of the rest, a
+// namespace may. The first half of the places is for any requester. Of the rest, a
 // requester gets one only while it has no more than its share, which is that of one
 // requester more than there are, so that there is room for the next. One that has no
 // place gets one, until there are twice as many as most.

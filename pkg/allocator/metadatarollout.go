@@ -17,22 +17,22 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// lookedAtOnce is how many sandboxes one turn compares with their claim.
+// lookedAtOnce is how many sandboxes one step compares with their claim.
 const lookedAtOnce = 1000
 
-// quietTime is how long after a pause a claim has to rest before its next pause is as short
+// quietTime is how long after a backoff a claim must not change before its next backoff is as short
 // as the first: as long as the longest, so that to wait for the end of each gains nothing.
 const quietTime = 30 * time.Second
 
-// metadataPass brings the labels, annotations and additionalPodMetadata of a claim, which
-// have been changed, to the sandboxes that it holds: some in each turn, in the order of
-// their names. It is used by one goroutine at a time, and all of it can be lost.
+// metadataPass is how far the changed labels, annotations and additionalPodMetadata of a claim have
+// been written to the sandboxes that it holds: some in each step, in the order of their names. It is
+// used by one goroutine at a time, and all of it can be lost.
 //
-// A change that comes meanwhile goes to the next sandbox first, so that each has its turn
-// however often the claim changes. Passes of one claim are spaced, at growing intervals
-// while changes go on: each writes all sandboxes of the claim and all their pods.
+// A change that comes meanwhile goes to the next sandbox first, so that each sandbox is written
+// however often the claim changes. Between the rollouts of one claim is a backoff, which grows while
+// changes go on, because each of them writes all sandboxes of the claim and all their pods.
 type metadataPass struct {
-	// generation is the one of the claim that the pass brings; 0 before the first.
+	// generation is the one of the claim that is rolled out; 0 before the first.
 	generation int64
 	// checked are the names of those that have it, and after the last of them.
 	checked map[string]struct{}
@@ -53,8 +53,8 @@ func newMetadataPass() *metadataPass {
 	}
 }
 
-// begin begins the pass anew if it is for an older state of the claim, and after a while if
-// it has written some of that.
+// begin begins a rollout of the current state of the claim, unless it has begun already. If one of an
+// older state has written something, the new one has to wait for the backoff.
 func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	if p.generation != claim.Generation {
 		if p.checked != nil && p.report.Changed > 0 {
@@ -64,7 +64,7 @@ func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	}
 }
 
-// next returns when the pass may write again.
+// next returns when the rollout may write again.
 func (p *metadataPass) next() time.Time {
 	if p.throttledUntil.After(p.spacing.until) {
 		return p.throttledUntil
@@ -72,10 +72,10 @@ func (p *metadataPass) next() time.Time {
 	return p.spacing.until
 }
 
-// isQuiet reports whether the pauses so far need not be remembered.
+// isQuiet reports whether the backoff need not be remembered any more.
 func (p *metadataPass) isQuiet(now time.Time) bool { return p.spacing.over(now.Add(-quietTime)) }
 
-// isDone reports whether the pass has been through for the claim as it is.
+// isDone reports whether all sandboxes have the metadata of the claim as it is.
 func (p *metadataPass) isDone(claim *v1alpha1.SandboxClaim) bool {
 	return p.generation == claim.Generation && p.checked == nil
 }
@@ -94,8 +94,8 @@ func (p *metadataPass) end(now time.Time) {
 	}
 }
 
-// left are the sandboxes that the pass has not come to yet, of all that the claim holds,
-// ordered by name: from where it is, and round.
+// left returns the sandboxes that are not checked yet, of all that the claim holds, ordered by name:
+// first those after the last one that was checked.
 func (p *metadataPass) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
 	first := sort.Search(len(held), func(i int) bool { return held[i].Name > p.after })
 	var left []*v1alpha1.Sandbox
@@ -108,21 +108,21 @@ func (p *metadataPass) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
 	return left
 }
 
-// note notes that a sandbox has what the claim says.
+// note records that a sandbox has what the claim says.
 func (p *metadataPass) note(sb *v1alpha1.Sandbox) {
 	p.checked[sb.Name] = struct{}{}
 	p.after = sb.Name
 }
 
-// passer does the steps of passes.
+// passer writes the metadata of claims to their sandboxes.
 type passer struct {
 	templates *templates
 	committer *committer
 }
 
-// step brings the metadata of a claim, for which the pass was begun, to some of the sandboxes that it holds, ordered by
-// name, in one transaction at most, and returns what it wrote. done reports whether there
-// are none left. errClaimMoved means that claim or sandboxes are not as they were seen;
+// step writes the metadata of a claim, for which the rollout has begun, to some of the sandboxes that
+// it holds, ordered by name, in one transaction at most, and returns what it wrote. done reports
+// whether there are none left. errClaimMoved means that claim or sandboxes are not as they were seen;
 // nothing was written then.
 func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
 	left := p.left(held)

@@ -16,8 +16,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// hand is what has been found for one claim and is not written yet. It is kept from
-// one turn of the claim to the next, and used by one goroutine at a time.
+// hand has the candidates that were found for one claim and are not committed yet. It is kept from one
+// attempt of the claim to the next, and used by one goroutine at a time.
 type hand struct {
 	// taken are from the pools. They are this claim's alone until they are answered for.
 	taken []taken
@@ -45,8 +45,8 @@ type hand struct {
 	heldBack sets.Set[string]
 	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
 	withoutRuntime sets.Set[string]
-	// making spaces out the making of sandboxes that fail, looking the looks at what is
-	// in the way and no watch may tell of.
+	// making is the backoff of making sandboxes that fail, and looking that of looking at what is in
+	// the way and no watch may report.
 	making, looking pause
 }
 
@@ -65,7 +65,7 @@ func newHand() *hand {
 	}
 }
 
-// letGo gives back what was taken and not bound.
+// letGo releases what was taken and not bound.
 func (h *hand) letGo(q *queue.Queue) {
 	q.Release(h.candidates())
 	h.taken = nil
@@ -80,7 +80,7 @@ func (h *hand) candidates() []poolindex.Candidate {
 	return all
 }
 
-// pause spaces out what is not to be done again at once.
+// pause is the backoff of something that is not to be done again at once.
 type pause struct {
 	first, backoff wait.Backoff
 	until          time.Time
@@ -88,11 +88,11 @@ type pause struct {
 
 func newPause(b wait.Backoff) pause { return pause{first: b, backoff: b} }
 
-// begin begins the next pause, which is longer than the last.
+// begin begins the next interval, which is longer than the last.
 func (p *pause) begin(now time.Time) { p.until = now.Add(p.backoff.Step()) }
 
-// reset lets it be done at once, and the next pause be the first.
+// reset ends the interval, and makes the next one as short as the first.
 func (p *pause) reset() { p.backoff, p.until = p.first, time.Time{} }
 
-// over reports whether there is no pause.
+// over reports whether the interval has ended.
 func (p *pause) over(now time.Time) bool { return !now.Before(p.until) }

@@ -1,0 +1,174 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// checkRefused finds out whether the template takes what the claim adds to its
+// sandboxes, if more of them have to be made. A claim that is stored meets an error
+// again where a sandbox is to be made.
+func (t *turn) checkRefused(ctx context.Context) error {
+	if !plan.NeedsModel(&t.state) {
+		return nil
+	}
+	model, err := t.modelOfClaim(ctx, &t.state.Eligible)
+	if err != nil {
+		if ctx.Err() != nil || t.state.New {
+			return err
+		}
+		return nil
+	}
+	t.model = model
+	if model.refused == nil {
+		return nil
+	}
+	if !t.state.New {
+		t.state.Refused = model.refused
+		return nil
+	}
+	return t.refuse(model.refused)
+}
+
+// refuse returns an error of a claim that is about to be created. One that is stored all
+// the same, and reports what is wrong with it, only gets nothing for as long as that is so.
+func (t *turn) refuse(err error) error {
+	refused, ok := errors.AsType[*RefusedError](err)
+	if !ok || claims.EndsRefused(t.state.Claim) {
+		return err
+	}
+	t.state.Refused = refused
+	return nil
+}
+
+// judgedLater reports whether the claim is stored and is refused nothing for good: what the
+// caches say is enough then, because their news make the claim due. So edits of templates cost
+// no reads for each claim that is refused.
+func (t *turn) judgedLater() bool { return !t.state.New && !claims.EndsRefused(t.state.Claim) }
+
+// modelOfClaim returns the model of the claim's fresh sandboxes. e is changed to what it is of.
+func (t *turn) modelOfClaim(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
+	if t.judgedLater() {
+		return t.planner.templates.freshModel(ctx, t.state.Claim, e, t.planner.stock.store)
+	}
+	return t.planner.surelyRefused(ctx, t.state.Claim, e)
+}
+
+// surelyRefused returns the model of a claim's fresh sandboxes. Before the claim is
+// refused, which is final, sets and templates are read as they are now: what lets it in
+// may have been written a moment ago. e is changed to what the model is of.
+func (p *planner) surelyRefused(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*freshModel, error) {
+	model, err := p.templates.freshModel(ctx, claim, e, p.stock.store)
+	if err != nil || model.refused == nil {
+		return model, err
+	}
+	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
+		return nil, err
+	}
+	now, err := p.stock.eligible(ctx, claim, false)
+	if err != nil || !now.CanMake() {
+		return model, err // with nothing to make it from there is nothing that lets it in
+	}
+	*e = now
+	return p.templates.freshModel(ctx, claim, e, p.stock.store.TemplatesNow())
+}
+
+// checkMetadata refuses a claim that is about to be created, and whose additionalPodMetadata
+// no pod template takes of the sets that may serve it, and says so of one that is stored and
+// reports what is wrong with it. It takes nothing. Where it has to be sure, sets and templates
+// are read as they are now before the claim is refused. What cannot be read is met again.
+func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, sure bool) error {
+	if refused := p.templates.agentMetadata(claim); refused != nil {
+		return refused
+	}
+	if !bringsAdditional(claim) {
+		return nil
+	}
+	switch refused := p.fitsNone(ctx, claim, e, p.stock.store); {
+	case refused == nil:
+		return nil
+	case !sure:
+		return refused
+	}
+	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
+		return nil //nolint:nilerr // it is not known whether they take it
+	}
+	now, err := p.stock.eligible(ctx, claim, false)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	if refused := p.fitsNone(ctx, claim, &now, p.stock.store.TemplatesNow()); refused != nil {
+		return refused
+	}
+	return nil
+}
+
+// fitsNone is why additionalPodMetadata goes with none of the pod templates of the sets that
+// may serve a claim; nil if it goes with one, there is none, or that is not known.
+func (p *planner) fitsNone(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup) *RefusedError {
+	var first *RefusedError
+	for _, set := range e.Pools {
+		resolved, err := p.templates.cache.ResolveSet(ctx, set, lookup)
+		if err != nil {
+			return nil //nolint:nilerr // it is not known whether they take it
+		}
+		refused := metadataRefusal(claim, resolved.Template)
+		if refused == nil {
+			return nil
+		}
+		if first == nil {
+			first = refused
+		}
+	}
+	return first
+}
+
+var mountsPath = field.NewPath("spec", "dynamicVolumesMount")
+
+// cannotMount is why a claim gets no more: it has volumes mounted into its sandboxes, which
+// an agent-runtime does, and what is offered has none.
+func (t *turn) cannotMount(a *plan.Assessment, o *plan.Offer) *RefusedError {
+	if !claims.Mounts(a.State.Claim) {
+		return nil
+	}
+	pool := a.WithoutRuntime(o)
+	if pool == "" && a.State.New && len(o.Candidates)+len(o.Made) == 0 {
+		pool = runtimelessSet(&a.State.Eligible)
+	}
+	if pool == "" {
+		return nil
+	}
+	message := pool + " has no agent-runtime, which would mount the volumes"
+	return &RefusedError{
+		Reason: v1alpha1.ReasonMountFailed, Message: message, Errors: field.ErrorList{field.Forbidden(mountsPath, message)},
+	}
+}
+
+// runtimelessSet names a set of those that may serve a claim, if all of them say themselves
+// what their sandboxes are, and none of these has an agent-runtime; "" otherwise.
+func runtimelessSet(e *claims.Eligible) string {
+	sets := e.Pools
+	if e.MakeFrom != nil {
+		sets = append(slices.Clip(sets), e.MakeFrom)
+	}
+	if len(sets) == 0 || e.MakeFromTemplate != "" {
+		return ""
+	}
+	for _, set := range sets {
+		if set.Spec.Template == nil || podtemplate.NamesAgentRuntime(set.Spec.Runtimes) || podtemplate.BringsAgentRuntime(set.Spec.Template) {
+			return ""
+		}
+	}
+	return "SandboxSet " + sets[0].Name
+}

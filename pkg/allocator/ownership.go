@@ -1,0 +1,126 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// isMine reports whether this server works on a claim. The one that created it does,
+// for as long as that may be answered and a little longer, and then the one that all
+// agree on. One that has set up runtimes for it, or is about it, goes on until that is
+// written.
+func (w *finisher) isMine(uid types.UID, u *unfinished) bool {
+	if w.reconciler.isAlone() {
+		return true
+	}
+	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
+		return true
+	}
+	if w.committer.clock.Now().Before(w.creatorWorksUntil(u)) {
+		return !u.created.IsZero()
+	}
+	return w.reconciler.isMine(uid)
+}
+
+// hasMarked reports whether a sandbox that the claim holds is marked as one into which
+// this work on the claim mounts volumes. No other server does then.
+func (w *finisher) hasMarked(u *unfinished) bool {
+	peers, claim := w.peers.Load(), u.latest()
+	if peers == nil || claim == nil || !claims.Mounts(claim) {
+		return false
+	}
+	mark := peers.mark(u.work.setups)
+	return slices.ContainsFunc(u.look().held, func(sb *v1alpha1.Sandbox) bool {
+		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
+	})
+}
+
+// watchOthers keeps the place of a claim that another server works at, so that
+// newcomers here do not overtake it, and returns when to look again whose it is.
+func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
+	q := w.committer.queue
+	u.work.hand.letGo(q)
+	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
+	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
+	wants := a.Wants()
+	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
+		wants.Need = 0 // it has sandboxes made
+	}
+	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))
+	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
+		return max(shortest, left)
+	}
+	return 0 // until there are other servers
+}
+
+// confirm makes sure that those who are before newcomers in the lines of pools still
+// wait: the watch may not have reported yet that they are served.
+func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
+	const most = 16
+	for _, uid := range w.committer.queue.Before(sources, most) {
+		u := w.known.of(uid)
+		if u == nil {
+			continue
+		}
+		seen := u.latest()
+		if seen == nil || w.isMine(uid, u) {
+			continue // this server knows
+		}
+		stored, err := w.committer.store.Claim(ctx, seen.Namespace, seen.Name)
+		switch {
+		case err != nil:
+			return err
+		case stored == nil || stored.UID != uid:
+			u.claimIsGone()
+			w.committer.queue.Leave(u.waiter)
+		case !u.setClaim(stored) || claims.Unfinished(stored):
+			continue
+		default:
+			w.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
+		}
+		w.known.turns.Add(uid)
+	}
+	return nil
+}
+
+// The times in a claim are by the clock of the server that wrote them, which may differ from
+// the clock of this server. So the start of a claim, and the time for which the server that
+// created it keeps working on it, are counted from when the watch of this server reported that
+// the claim was created. Stored times are used for claims that this server did not see being
+// created, and only if they are in the past.
+
+// creatorWorksUntil is the time until which the server that created a claim works on it; after
+// that the server that all agree on does. It is zero for a claim that was reopened.
+func (w *finisher) creatorWorksUntil(u *unfinished) time.Time {
+	since := u.created
+	if claim := u.latest(); since.IsZero() && claim != nil {
+		if plan.WasReopened(claim) {
+			return time.Time{}
+		}
+		if since = u.seen; !u.sawCreation && claim.CreationTimestamp.Time.Before(since) {
+			since = claim.CreationTimestamp.Time
+		}
+	}
+	return since.Add(w.syncWindow + handOverAfter)
+}
+
+// peers are the servers of the store, as far as this one knows.
+type peers struct {
+	self string
+	// servers are nil where they are not known.
+	servers []string
+}
+
+// mark is the AnnotationMounting of this server's work on a claim.
+func (p *peers) mark(s *setups) string { return p.self + "/" + s.nonce }

@@ -1,0 +1,183 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// unfinishedClaims are the claims that are not at their end.
+type unfinishedClaims struct {
+	// turns has the UIDs of the claims that are due.
+	turns workqueue.TypedRateLimitingInterface[types.UID]
+	queue *queue.Queue
+	clock clock.PassiveClock
+	// mine is how many of the claims this server works on, as of their last steps.
+	mine atomic.Int64
+	// namespaces has the claims of byUID by namespace.
+	namespaces claimsByNamespace
+
+	// mu is held for one claim at a time, because each create, event and step needs it. Lock
+	// order: the lock of a namespace in namespaces, then mu.
+	mu    sync.Mutex
+	byUID map[types.UID]*unfinished
+	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
+	byName map[types.NamespacedName][]types.UID
+}
+
+func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, turns workqueue.TypedRateLimitingInterface[types.UID]) *unfinishedClaims {
+	return &unfinishedClaims{
+		queue: q, clock: c, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
+		turns: turns, namespaces: newClaimsByNamespace(),
+	}
+}
+
+// open adds a claim that this server is about to create, so that no news of it are
+// lost. It is not reconciled before begin.
+func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
+	u := c.newUnfinished(claim)
+	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
+	c.setMine(u, true)
+	c.put(u, claim.UID)
+	return u
+}
+
+// put adds a claim, unless there is one with its UID already.
+func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
+	inNamespace := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byUID[uid] != nil {
+		return
+	}
+	c.byUID[uid] = u
+	c.byName[u.key] = append(c.byName[u.key], uid)
+	inNamespace.byUID[uid] = u
+}
+
+// setMine sets whether this server works on a claim.
+func (c *unfinishedClaims) setMine(u *unfinished, mine bool) {
+	switch {
+	case mine && !u.work.mine:
+		c.mine.Add(1)
+	case !mine && u.work.mine:
+		c.mine.Add(-1)
+	}
+	u.work.mine = mine
+}
+
+// begin makes a claim due that was opened.
+func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
+	c.mu.Lock()
+	u.work.opening = false
+	c.mu.Unlock()
+	c.turns.Add(uid)
+}
+
+// adopt adds a claim that existed before this server received it, and makes it due.
+func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
+
+// adoptNew adds a claim whose creation the watch has just reported, and makes it due.
+func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
+
+func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
+	u := c.newUnfinished(claim)
+	u.claim, u.sawCreation = claim, sawCreation
+	u.setStart(claim)
+	c.put(u, claim.UID)
+	c.turns.Add(claim.UID)
+}
+
+// newUnfinished returns a claim whose place in line is of its creationTimestamp, which
+// no client can write, also on the server that creates it: so all servers agree.
+func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinished {
+	uid := claim.UID
+	return &unfinished{
+		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		clock: c.clock, seen: c.clock.Now(),
+		waiter: queue.NewWaiter(queue.Place{
+			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
+			Since: claim.CreationTimestamp.Time, UID: uid,
+		}, func() { c.turns.Add(uid) }),
+		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
+	}
+}
+
+// of returns the claim of a UID; nil if there is none.
+func (c *unfinishedClaims) of(uid types.UID) *unfinished {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byUID[uid]
+}
+
+// toWorkAt is of without claims that are being created.
+func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u := c.byUID[uid]; u != nil && !u.work.opening {
+		return u
+	}
+	return nil
+}
+
+// forget ends the work on a claim, and takes it up anew if there is news that it was opened
+// again meanwhile.
+func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
+	u.work.hand.letGo(c.queue)
+	u.work.setups.keep(nil)
+	c.queue.Leave(u.waiter)
+	c.setMine(u, false)
+	c.remove(u, uid)
+	c.turns.Forget(uid)
+	close(u.done)
+	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
+		c.adopt(claim)
+	}
+}
+
+// remove removes a claim.
+func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
+	inNamespace := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byUID, uid)
+	if rest := slices.DeleteFunc(c.byName[u.key], func(other types.UID) bool { return other == uid }); len(rest) > 0 {
+		c.byName[u.key] = rest
+	} else {
+		delete(c.byName, u.key)
+	}
+	delete(inNamespace.byUID, uid)
+}
+
+// wakeNamed makes the claims of a name due: a sandbox can be made under it now.
+func (c *unfinishedClaims) wakeNamed(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, uid := range c.byName[name] {
+		c.turns.Add(uid)
+	}
+}
+
+// wake makes every claim due.
+func (c *unfinishedClaims) wake() {
+	for uid := range c.namespaces.all() {
+		c.turns.Add(uid)
+	}
+}
