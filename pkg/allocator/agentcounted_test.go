@@ -47,7 +47,7 @@ func TestGivenToEitherAPI(t *testing.T) {
 
 	d := newDesk(t, setOf("a", "py"))
 	d.comes(templateOfPod("py"))
-	refused := d.newTurn(func(c *v1alpha1.SandboxClaim) { ofWarmPool("a")(c); asksEnv(c) })
+	refused := d.newAttempt(func(c *v1alpha1.SandboxClaim) { ofWarmPool("a")(c); asksEnv(c) })
 	p := d.planned(refused)
 	n := gathered(t, "agent_sandbox_claim_creation_total")
 	observeAgents(p, &sets, birth)

@@ -47,7 +47,7 @@ func letsEnv(template *v1alpha1.SandboxTemplate) {
 }
 
 // TestAgentClaimsAreWoken: a claim of agent-sandbox that cannot be served as things are takes
-// its next turn when what it waits for is there, and goes on then. What it waits for costs it
+// its next attempt when what it waits for is there, and goes on then. What it waits for costs it
 // no reads of the store in the meantime.
 func TestAgentClaimsAreWoken(t *testing.T) {
 	py := func(changes ...func(*v1alpha1.SandboxTemplate)) *v1alpha1.SandboxTemplate {
@@ -88,7 +88,7 @@ func TestAgentClaimsAreWoken(t *testing.T) {
 			if tc.template != nil {
 				d.comes(tc.template)
 			}
-			next := d.nextTurn(func(c *v1alpha1.SandboxClaim) {
+			next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) {
 				for _, change := range tc.claim {
 					change(c)
 				}
@@ -105,7 +105,7 @@ func TestAgentClaimsAreWoken(t *testing.T) {
 					t.Fatal("it is served, or expects to be")
 				}
 				if d.countedReads > 0 {
-					t.Errorf("a turn reads the store %d times", d.countedReads)
+					t.Errorf("an attempt reads the store %d times", d.countedReads)
 				}
 			}
 			d.woken()
@@ -139,7 +139,7 @@ func TestColdNameWakes(t *testing.T) {
 	other := &v1alpha1.Sandbox{}
 	other.Namespace, other.Name, other.ResourceVersion = "ns", "mine", "8"
 	d.sandboxes["mine"] = other
-	next := d.nextTurn(ofWarmPool("a"))
+	next := d.nextAttempt(ofWarmPool("a"))
 	u := d.finisher.known.of(next.state.Claim.UID)
 	p := d.planned(next)
 	u.planned(&next.state, p)

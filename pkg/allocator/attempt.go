@@ -32,9 +32,9 @@ type planner struct {
 	seal func(*v1alpha1.SandboxClaim) (request, keyVersion string, err error)
 }
 
-// turn is one try to bring a claim forward: it finds what the claim needs, takes or makes it, and plans
+// attempt is one try to bring a claim forward: it finds what the claim needs, takes or makes it, and plans
 // the transaction that comes next. The caller commits that plan.
-type turn struct {
+type attempt struct {
 	planner *planner
 	hand    *hand
 	state   plan.State
@@ -55,27 +55,27 @@ type turn struct {
 
 // plan makes the next plan. The claim of the state, what it holds, and whether it is
 // new, are set; the rest is found. Errors of a new claim are those of Create.
-func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
+func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	ctx, span := tracing.Start(ctx, "Find sandboxes")
 	defer span.End(slow)
-	s := &t.state
-	s.Now = t.planner.clock.Now()
-	t.preparedFor(s.Claim.Generation)
-	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = t.hand.room, t.hand.refused, t.hand.making.over(s.Now), nil, plan.NameFree
-	s.Denied = t.hand.denied
-	t.model, t.candidates = nil, &candidates{templates: t.planner.templates, stock: t.planner.stock, claim: s.Claim, now: s.Now}
+	s := &a.state
+	s.Now = a.planner.clock.Now()
+	a.releaseIfEdited(s.Claim.Generation)
+	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = a.hand.room, a.hand.refused, a.hand.making.over(s.Now), nil, plan.NameFree
+	s.Denied = a.hand.denied
+	a.model, a.candidates = nil, &candidates{templates: a.planner.templates, stock: a.planner.stock, claim: s.Claim, now: s.Now}
 	var err error
 	marked := s.Claim
-	if t.dry { // what it adds to thousands of sandboxes is not shown
+	if a.dry { // what it adds to thousands of sandboxes is not shown
 		without := *s.Claim
 		without.Spec.Labels, without.Spec.Annotations = nil, nil
 		marked = &without
 	}
-	if t.marks, err = plan.NewMarks(marked); err != nil {
+	if a.marks, err = plan.NewMarks(marked); err != nil {
 		return nil, err
 	}
-	t.marks.Seal, s.Setups.LeftOut = t.planner.seal, t.dry
-	if s.Eligible, err = t.planner.stock.eligible(ctx, s.Claim, s.New); err != nil {
+	a.marks.Seal, s.Setups.LeftOut = a.planner.seal, a.dry
+	if s.Eligible, err = a.planner.stock.eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return nil, err
 		}
@@ -86,96 +86,96 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 			return nil, err
 		}
 	}
-	t.lookAgain()
-	if err := t.dropStale(ctx); err != nil {
+	a.resumeSuspended()
+	if err := a.releaseStale(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.checkRefused(ctx); err != nil {
+	if err := a.checkRefused(ctx); err != nil {
 		return nil, err
 	}
 	if s.New || !claims.EndsRefused(s.Claim) {
-		if err := t.refuse(t.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !t.judgedLater())); err != nil {
+		if err := a.refuse(a.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !a.isCacheEnough())); err != nil {
 			return nil, err
 		}
 	}
-	a, p, err := t.draftOrEnd(ctx)
+	assessment, p, err := a.draftOrEnd(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.state.Eligible, t.state.Name = a.State.Eligible, a.State.Name
-	t.hand.charged = len(t.hand.made) // the quota controller may have released charges without a sandbox by now
-	t.hand.heldBack.Insert(t.marks.HeldBack()...)
-	t.hand.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
-	t.planLook(p)
+	a.state.Eligible, a.state.Name = assessment.State.Eligible, assessment.State.Name
+	a.hand.charged = len(a.hand.made) // the quota controller may have released charges without a sandbox by now
+	a.hand.heldBack.Insert(a.marks.HeldBack()...)
+	a.hand.withoutRuntime.Insert(a.marks.WithoutRuntime()...)
+	a.scheduleLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
 }
 
-// preparedFor releases what is reserved if the claim was edited since that was prepared, because it
+// releaseIfEdited releases what is reserved if the claim was edited since that was prepared, because it
 // has the labels, metadata, image and times of before.
-func (t *turn) preparedFor(generation int64) {
-	if t.hand.generation != generation {
-		t.letGo()
-		t.hand.made = nil
-		if t.hand.generation != 0 && !claims.EndsRefused(t.state.Claim) {
-			t.hand.refused = nil
+func (a *attempt) releaseIfEdited(generation int64) {
+	if a.hand.generation != generation {
+		a.release()
+		a.hand.made = nil
+		if a.hand.generation != 0 && !claims.EndsRefused(a.state.Claim) {
+			a.hand.refused = nil
 		}
-		t.hand.making.reset() // what was in the way may be in the way no more
-		t.hand.denied = nil
-		t.hand.looking.reset()
+		a.hand.making.reset() // what was in the way may be in the way no more
+		a.hand.denied = nil
+		a.hand.looking.reset()
 	}
-	t.hand.generation = generation
+	a.hand.generation = generation
 }
 
-// lookAgain lets sandboxes be taken again, when it is time, whose template could not be
+// resumeSuspended lets sandboxes be taken again, when it is time, whose template could not be
 // found.
-func (t *turn) lookAgain() {
-	if t.waiter != nil && !t.hand.looking.until.IsZero() && t.hand.looking.over(t.state.Now) {
-		sources := sourcesOf(&t.state.Eligible)
-		t.planner.stock.resume(t.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
+func (a *attempt) resumeSuspended() {
+	if a.waiter != nil && !a.hand.looking.until.IsZero() && a.hand.looking.over(a.state.Now) {
+		sources := sourcesOf(&a.state.Eligible)
+		a.planner.stock.resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
 	}
 }
 
-// planLook says when to look again at what is in the way after a plan, if anything is.
-func (t *turn) planLook(p *plan.Plan) {
-	if p.Wants.Need == 0 || p.Broken == nil && !t.planner.stock.suspended(sourcesOf(&t.state.Eligible)) {
-		t.hand.looking.reset()
-	} else if t.hand.looking.over(t.state.Now) {
-		t.hand.looking.begin(t.state.Now)
+// scheduleLook says when to look again at what is in the way after a plan, if anything is.
+func (a *attempt) scheduleLook(p *plan.Plan) {
+	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.suspended(sourcesOf(&a.state.Eligible)) {
+		a.hand.looking.reset()
+	} else if a.hand.looking.over(a.state.Now) {
+		a.hand.looking.begin(a.state.Now)
 	}
 }
 
 // draft makes a plan of what is found now.
-func (t *turn) draft(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
-	a := plan.Assess(t.state)
-	offer, err := t.find(ctx, a)
+func (a *attempt) draft(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
+	assessment := plan.Assess(a.state)
+	offer, err := a.find(ctx, assessment)
 	if err != nil {
 		return nil, nil, err
 	}
-	if refused := t.cannotMount(a, &offer); refused != nil {
+	if refused := a.checkMounts(assessment, &offer); refused != nil {
 		return nil, nil, refused
 	}
-	p, err := a.Next(offer, t.marks)
-	return a, p, err
+	p, err := assessment.Next(offer, a.marks)
+	return assessment, p, err
 }
 
 // draftOrEnd makes a plan. A claim that is stored, and whose additionalPodMetadata or
 // volumes do not go with what would serve it, gets no more and ends; one that is new is
 // refused.
-func (t *turn) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
-	a, p, err := t.draft(ctx)
+func (a *attempt) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
+	assessment, p, err := a.draft(ctx)
 	refused, ok := errors.AsType[*RefusedError](err)
 	switch {
 	case !ok:
-		return a, p, err
-	case t.refuse(refused) != nil && t.state.New:
+		return assessment, p, err
+	case a.refuse(refused) != nil && a.state.New:
 		return nil, nil, refused
 	}
-	t.letGo() // others can use what does not fit this claim
-	t.hand.made = nil
-	t.state.Refused = refused
+	a.release() // others can use what does not fit this claim
+	a.hand.made = nil
+	a.state.Refused = refused
 	if refused.Reason == v1alpha1.ReasonMountFailed { // which no edit of the claim mends
-		t.hand.refused = refused
+		a.hand.refused = refused
 	}
-	return t.draft(ctx)
+	return a.draft(ctx)
 }

@@ -98,7 +98,7 @@ func TestFreshAreDatedForAdmission(t *testing.T) {
 		}
 		return nil
 	}
-	first := d.newTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
+	first := d.newAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
 	p := d.planned(first)
 	if admitted != 2 || len(p.Made) != 2 || len(p.Made[0].Annotations) > 0 {
 		t.Errorf("admitted %d of %d", admitted, len(p.Made))
@@ -119,10 +119,10 @@ func TestRefusedByAdmission(t *testing.T) {
 		return errDown
 	}
 	fresh := func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }
-	if _, err := d.newTurn(fresh).plan(t.Context()); err == nil || asked != 1 {
+	if _, err := d.newAttempt(fresh).plan(t.Context()); err == nil || asked != 1 {
 		t.Errorf("a new claim: %v, asked %d times", err, asked)
 	}
-	next := d.nextTurn(fresh)
+	next := d.nextAttempt(fresh)
 	p := d.planned(next)
 	again := next.hand.making.until.Sub(d.clock.Now())
 	if len(p.Made) != 0 || asked != 2 || again < time.Second || again > 2*time.Second {

@@ -19,56 +19,58 @@ import (
 // checkRefused finds out whether the template takes what the claim adds to its
 // sandboxes, if more of them have to be made. A claim that is stored meets an error
 // again where a sandbox is to be made.
-func (t *turn) checkRefused(ctx context.Context) error {
-	if !plan.NeedsModel(&t.state) {
+func (a *attempt) checkRefused(ctx context.Context) error {
+	if !plan.NeedsModel(&a.state) {
 		return nil
 	}
-	model, err := t.modelOfClaim(ctx, &t.state.Eligible)
+	model, err := a.findModel(ctx, &a.state.Eligible)
 	if err != nil {
-		if ctx.Err() != nil || t.state.New {
+		if ctx.Err() != nil || a.state.New {
 			return err
 		}
 		return nil
 	}
-	t.model = model
+	a.model = model
 	if model.refused == nil {
 		return nil
 	}
-	if !t.state.New {
-		t.state.Refused = model.refused
+	if !a.state.New {
+		a.state.Refused = model.refused
 		return nil
 	}
-	return t.refuse(model.refused)
+	return a.refuse(model.refused)
 }
 
 // refuse returns an error of a claim that is about to be created. One that is stored all
 // the same, and reports what is wrong with it, only gets nothing for as long as that is so.
-func (t *turn) refuse(err error) error {
+func (a *attempt) refuse(err error) error {
 	refused, ok := errors.AsType[*RefusedError](err)
-	if !ok || claims.EndsRefused(t.state.Claim) {
+	if !ok || claims.EndsRefused(a.state.Claim) {
 		return err
 	}
-	t.state.Refused = refused
+	a.state.Refused = refused
 	return nil
 }
 
-// judgedLater reports whether the claim is stored and is refused nothing for good: what the
+// isCacheEnough reports whether the claim is stored and is refused nothing for good: what the
 // caches say is enough then, because their news make the claim due. So edits of templates cost
 // no reads for each claim that is refused.
-func (t *turn) judgedLater() bool { return !t.state.New && !claims.EndsRefused(t.state.Claim) }
-
-// modelOfClaim returns the model of the claim's fresh sandboxes. e is changed to what it is of.
-func (t *turn) modelOfClaim(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
-	if t.judgedLater() {
-		return t.planner.templates.freshModel(ctx, t.state.Claim, e, t.planner.stock.store)
-	}
-	return t.planner.surelyRefused(ctx, t.state.Claim, e)
+func (a *attempt) isCacheEnough() bool {
+	return !a.state.New && !claims.EndsRefused(a.state.Claim)
 }
 
-// surelyRefused returns the model of a claim's fresh sandboxes. Before the claim is
+// findModel returns the model of the claim's fresh sandboxes. e is changed to what it is of.
+func (a *attempt) findModel(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
+	if a.isCacheEnough() {
+		return a.planner.templates.freshModel(ctx, a.state.Claim, e, a.planner.stock.store)
+	}
+	return a.planner.confirmedModel(ctx, a.state.Claim, e)
+}
+
+// confirmedModel returns the model of a claim's fresh sandboxes. Before the claim is
 // refused, which is final, sets and templates are read as they are now: what lets it in
 // may have been written a moment ago. e is changed to what the model is of.
-func (p *planner) surelyRefused(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*freshModel, error) {
+func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*freshModel, error) {
 	model, err := p.templates.freshModel(ctx, claim, e, p.stock.store)
 	if err != nil || model.refused == nil {
 		return model, err
@@ -136,15 +138,15 @@ func (p *planner) fitsNone(ctx context.Context, claim *v1alpha1.SandboxClaim, e 
 
 var mountsPath = field.NewPath("spec", "dynamicVolumesMount")
 
-// cannotMount is why a claim gets no more: it has volumes mounted into its sandboxes, which
+// checkMounts is why a claim gets no more: it has volumes mounted into its sandboxes, which
 // an agent-runtime does, and what is offered has none.
-func (t *turn) cannotMount(a *plan.Assessment, o *plan.Offer) *RefusedError {
-	if !claims.Mounts(a.State.Claim) {
+func (a *attempt) checkMounts(assessment *plan.Assessment, o *plan.Offer) *RefusedError {
+	if !claims.Mounts(assessment.State.Claim) {
 		return nil
 	}
-	pool := a.WithoutRuntime(o)
-	if pool == "" && a.State.New && len(o.Candidates)+len(o.Made) == 0 {
-		pool = runtimelessSet(&a.State.Eligible)
+	pool := assessment.WithoutRuntime(o)
+	if pool == "" && assessment.State.New && len(o.Candidates)+len(o.Made) == 0 {
+		pool = runtimelessSet(&assessment.State.Eligible)
 	}
 	if pool == "" {
 		return nil

@@ -172,7 +172,7 @@ func TestSetsOfOneNamespaceAreCompared(t *testing.T) {
 }
 
 // TestClaimMetrics checks that metrics count the claims that this server works on, as of
-// their last turns.
+// their last steps.
 func TestClaimMetrics(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	expect := func(what string, claims, sandboxes int) {
@@ -186,27 +186,27 @@ func TestClaimMetrics(t *testing.T) {
 	d.begin = func() Txn { return &slip{commit: func(s *slip) error { s.at(20); return nil }} }
 	d.Feeds().ClaimChanged(d.stored(warm(3)))
 	u := d.finisher.known.of("claim-uid")
-	turn := func() {
+	step := func() {
 		t.Helper()
-		if _, err := d.finisher.turn(t.Context(), "claim-uid", u); err != nil {
+		if _, err := d.finisher.advance(t.Context(), "claim-uid", u); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expect("before its first turn", 0, 0)
+	expect("before its first step", 0, 0)
 	d.prefers(prefersNone)
-	turn()
+	step()
 	expect("another server works on it", 0, 0)
 	d.clock.Step(handOverAfter + d.finisher.syncWindow)
 	d.prefers(prefersAll)
-	turn()
+	step()
 	expect("this one does", 1, 3)
 	d.prefers(prefersNone)
-	turn()
+	step()
 	expect("another does again", 0, 0)
 	d.prefers(prefersAll)
-	turn()
+	step()
 	d.Feeds().ClaimDeleted(u.latest())
-	turn()
+	step()
 	expect("it is gone", 0, 0)
 	claim := claimNamed("new")
 	opened := d.finisher.known.open(t.Context(), claim, d.clock.Now())

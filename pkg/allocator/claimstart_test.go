@@ -55,7 +55,7 @@ func TestStartWithOtherClocks(t *testing.T) {
 				if works < 0 && d.finisher.isMine(claim.UID, u) {
 					works = at
 				}
-				if _, err := d.finisher.turn(t.Context(), claim.UID, u); err != nil {
+				if _, err := d.finisher.advance(t.Context(), claim.UID, u); err != nil {
 					t.Fatal(err)
 				}
 				if last != nil && last.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {

@@ -49,7 +49,7 @@ func TestUnknownOutcome(t *testing.T) {
 			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			d.stocks("one", set, pods)
 			d.stocks("two", set, pods)
-			first := d.newTurn(warm(2))
+			first := d.newAttempt(warm(2))
 			p := d.planned(first)
 			if tc.stored != nil {
 				d.shelf.claims["mine"] = claimOf(tc.stored)
@@ -94,7 +94,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	t.Run("of one that binds nothing", func(t *testing.T) {
 		d := newDesk(t, setOf("a", "py"))
-		first := d.newTurn(warm(1))
+		first := d.newAttempt(warm(1))
 		p := d.planned(first)
 		guarded := false
 		d.begin = func() Txn {
@@ -119,7 +119,7 @@ func TestCommitWithoutAnswerKeepsRevision(t *testing.T) {
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	d.stocks("one", set, pods)
 	before := d.sandboxes["one"].DeepCopy()
-	first := d.newTurn(warm(1))
+	first := d.newAttempt(warm(1))
 	p := d.planned(first)
 	d.begin = func() Txn {
 		return &slip{

@@ -92,21 +92,21 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
-	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
-	t.state.Setups, _ = a.finisher.setupsOf(u, nil)
+	try := &attempt{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	try.state.Setups, _ = a.finisher.setupsOf(u, nil)
 	detached := false
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err // a caller that is gone costs nothing
 		}
-		p, err := t.plan(ctx)
+		p, err := try.plan(ctx)
 		if err != nil {
 			return nil, false, err
 		}
-		if err := a.join(u, &t.state.Eligible, p); err != nil {
+		if err := a.join(u, &try.state.Eligible, p); err != nil {
 			return nil, false, err
 		}
-		stored, err := a.committer.write(ctx, true, p, t.hand)
+		stored, err := a.committer.write(ctx, true, p, try.hand)
 		if err != nil {
 			a.stock.queue.Leave(u.waiter) // or the next plan would be behind it
 		}
@@ -129,7 +129,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		} else {
 			u.setClaim(stored) // found out by reading: what it holds has to be read, too
 		}
-		u.planned(&t.state, p)
+		u.planned(&try.state, p)
 		u.work.wrote(p, now)
 		return stored, !u.outlook.hopeless, nil
 	}

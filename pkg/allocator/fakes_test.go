@@ -191,7 +191,7 @@ func (s *slip) at(revision int) {
 	}
 }
 
-// desk is an allocator over a shelf whose turns are done by hand.
+// desk is an allocator over a shelf whose steps are done by the test.
 type desk struct {
 	*testing.T
 	*shelf
@@ -207,7 +207,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 	}
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second, MaxFresh: 10000, MaxFreshBytes: 1 << 30})
-	t.Cleanup(a.finisher.known.turns.ShutDown)
+	t.Cleanup(a.finisher.known.due.ShutDown)
 	a.Feeds().SetListed(sets, 9)
 	return &desk{t, store, a, clock}
 }
@@ -249,25 +249,25 @@ func (d *desk) stocks(name string, set *v1alpha1.SandboxSet, revision string) {
 // left is how many sandboxes of a set can be taken.
 func (d *desk) left(set string) int { return d.stock.queue.Stock(poolNamed(set)) }
 
-// newTurn is the first turn of a claim.
-func (d *desk) newTurn(change func(*v1alpha1.SandboxClaim)) *turn {
-	return &turn{planner: d.planner, hand: newHand(), state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
+// newAttempt is the first attempt of a claim.
+func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
+	return &attempt{planner: d.planner, hand: newHand(), state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
 }
 
-// nextTurn is one of a claim that another server stored a second ago.
-func (d *desk) nextTurn(change func(*v1alpha1.SandboxClaim)) *turn {
+// nextAttempt is one of a claim that another server stored a second ago.
+func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
 	d.Feeds().ClaimChanged(claim)
 	u := d.finisher.known.of(claim.UID)
-	return &turn{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
+	return &attempt{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
 }
 
-// turnOf is the first turn of a claim, or a later one.
-func (d *desk) turnOf(isNew bool, change func(*v1alpha1.SandboxClaim)) *turn {
+// attemptOf is the first attempt of a claim, or a later one.
+func (d *desk) attemptOf(isNew bool, change func(*v1alpha1.SandboxClaim)) *attempt {
 	if isNew {
-		return d.newTurn(change)
+		return d.newAttempt(change)
 	}
-	return d.nextTurn(change)
+	return d.nextAttempt(change)
 }
 
 // stored is a claim that was stored a second ago.
@@ -294,8 +294,8 @@ func newShortDesk(t *testing.T) (*desk, *v1alpha1.SandboxClaim) {
 	return d, claim
 }
 
-// planned is the plan of a turn.
-func (d *desk) planned(t *turn) *plan.Plan {
+// planned is the plan of an attempt.
+func (d *desk) planned(t *attempt) *plan.Plan {
 	d.Helper()
 	p, err := t.plan(d.Context())
 	if err != nil {
@@ -305,17 +305,17 @@ func (d *desk) planned(t *turn) *plan.Plan {
 }
 
 // looksAgain is after what time a claim looks again without news.
-func (d *desk) looksAgain(t *turn, p *plan.Plan) time.Duration {
+func (d *desk) looksAgain(t *attempt, p *plan.Plan) time.Duration {
 	return d.finisher.until(&unfinished{created: t.state.Start}, t, p, 0)
 }
 
-// woken are the claims of which turns are due, which are no longer.
+// woken are the claims that are due, which are no longer.
 func (d *desk) woken() []types.UID {
 	var all []types.UID
-	turns := d.finisher.known.turns
-	for turns.Len() > 0 {
-		uid, _ := turns.Get()
-		turns.Done(uid)
+	due := d.finisher.known.due
+	for due.Len() > 0 {
+		uid, _ := due.Get()
+		due.Done(uid)
 		all = append(all, uid)
 	}
 	return all
@@ -332,16 +332,16 @@ func (d *desk) stepUntil(step time.Duration, happened func() bool) {
 	}
 }
 
-// holding is a turn of a claim that takes two or none, and holds the one sandbox that a
+// holding is an attempt of a claim that takes two or none, and holds the one sandbox that a
 // set has.
-func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
+func (d *desk) holding(set *v1alpha1.SandboxSet) *attempt {
 	d.Helper()
 	holder := podtemplate.RevisionName(set, pods)
 	d.shelf.templates[holder] = templateOfPod(holder)
 	d.stocks("one", set, pods)
-	t := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
+	t := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
 	t.candidates = &candidates{templates: t.planner.templates, stock: t.planner.stock, claim: t.state.Claim, now: d.clock.Now()}
-	if _, err := t.prepare(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.hand.taken) != 1 {
+	if _, err := t.reserve(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.hand.taken) != 1 {
 		d.Fatal(t.hand.taken, err)
 	}
 	return t

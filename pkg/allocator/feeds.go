@@ -38,7 +38,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	for uid, u := range f.known.namespaces.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
 			u.claimIsGone()
-			f.known.turns.Add(uid)
+			f.known.due.Add(uid)
 		}
 	}
 	f.metadata.listed(listed, resourceVersion)
@@ -60,7 +60,7 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 			f.known.adopt(claim)
 		}
 	case isNews && u != nil:
-		f.known.turns.Add(claim.UID)
+		f.known.due.Add(claim.UID)
 	}
 	f.metadata.observeClaim(claim)
 	f.rebinder.observeClaim(claim)
@@ -70,7 +70,7 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 	if u := f.known.of(claim.UID); u != nil {
 		u.claimIsGone()
-		f.known.turns.Add(claim.UID)
+		f.known.due.Add(claim.UID)
 	}
 	f.metadata.claimIsGone(claim.UID)
 }
@@ -81,7 +81,7 @@ func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	f.lag.hears(resourceVersion)
 	for uid, u := range f.known.namespaces.all() {
 		u.incomplete() // some of its sandboxes may be gone
-		f.known.turns.Add(uid)
+		f.known.due.Add(uid)
 	}
 }
 
@@ -96,7 +96,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.rebinder.sandboxIs(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		if news, held := u.sandboxIs(sb); news {
-			f.known.turns.AddAfter(uid, time.Duration(held/10)*10*perHeld)
+			f.known.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.rebinder.sandboxIsGone(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		u.sandboxIsGone(sb)
-		f.known.turns.Add(uid)
+		f.known.due.Add(uid)
 	}
 	f.known.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
 }
@@ -184,7 +184,7 @@ func (f *Feeds) setChanged(change setChange) {
 func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
 	for uid, u := range f.known.namespaces.in(namespace) {
 		if u.mayBeHelped(sets...) {
-			f.known.turns.Add(uid)
+			f.known.due.Add(uid)
 		}
 	}
 }

@@ -94,10 +94,10 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	if u.work.span != nil {
 		traced = trace.ContextWithSpan(ctx, u.work.span)
 	}
-	again, err = w.turn(traced, uid, u)
+	again, err = w.advance(traced, uid, u)
 	for range tries {
 		if errors.Is(err, errAgain) {
-			again, err = w.turn(traced, uid, u)
+			again, err = w.advance(traced, uid, u)
 		}
 	}
 	switch {
@@ -133,9 +133,9 @@ func throttledFor(err error) time.Duration {
 	return 0
 }
 
-// turn does the next step for a claim, and returns after what time to do another; 0 means
+// advance does the next step for a claim, and returns after what time to do another; 0 means
 // when there is news.
-func (w *finisher) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
+func (w *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := w.committer.clock.Now()
 	seen, mine := u.look(), w.isMine(uid, u)
 	w.known.setMine(u, mine)
@@ -167,24 +167,24 @@ func (w *finisher) turn(ctx context.Context, uid types.UID, u *unfinished) (agai
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer w.committer.throttles.done(key, uid)
-	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, throttled: throttled}
-	t.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
+	try := &attempt{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, throttled: throttled}
+	try.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.hand.refused == nil {
+	if try.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.hand.refused == nil {
 		u.work.hand.refused = hopeless
 	}
-	p, err := t.plan(ctx)
+	p, err := try.plan(ctx)
 	if err != nil {
 		return 0, err
 	}
-	u.planned(&t.state, p)
+	u.planned(&try.state, p)
 	hold := w.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
 		w.setUpRuntimes(u)
-		w.wait(t, p)
-		return w.until(u, t, p, hold), nil
+		w.wait(try, p)
+		return w.until(u, try, p, hold), nil
 	}
-	return w.write(ctx, u, seen, t, p, now)
+	return w.write(ctx, u, seen, try, p, now)
 }
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
@@ -208,7 +208,7 @@ func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 }
 
 // write writes a plan, and returns after what time the claim is due again.
-func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
+func (w *finisher) write(ctx context.Context, u *unfinished, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.hand.refused != nil && u.work.hand.refused.Reason == v1alpha1.ReasonTooLarge {
@@ -216,7 +216,7 @@ func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn,
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.hand.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
-		t.letGo()
+		try.release()
 		return soon, nil
 	}
 	key := limitKey{seen.claim.Namespace, p.Claimer}
@@ -237,7 +237,7 @@ func (w *finisher) write(ctx context.Context, u *unfinished, seen view, t *turn,
 		return 0, nil
 	}
 	w.setUpRuntimes(u)
-	w.wait(t, p)
+	w.wait(try, p)
 	return soon, nil
 }
 
@@ -259,33 +259,33 @@ func (w *finisher) endApart(ctx context.Context, u *unfinished, seen view, tooLa
 
 // wait queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
 // that other claims are served meanwhile.
-func (w *finisher) wait(t *turn, p *plan.Plan) {
-	if t.throttled > 0 {
-		t.planner.stock.queue.Leave(t.waiter)
+func (w *finisher) wait(try *attempt, p *plan.Plan) {
+	if try.throttled > 0 {
+		try.planner.stock.queue.Leave(try.waiter)
 		return
 	}
-	t.planner.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, p.Wants, len(t.hand.taken)))
+	try.planner.stock.queue.Wait(try.waiter, wantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.hand.taken)))
 }
 
 // shortest is the least time between two steps that the passing of time begins.
 const shortest = 20 * time.Millisecond
 
 // until is how long nothing changes by the passing of time alone after a plan.
-func (w *finisher) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration) time.Duration {
+func (w *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
 	now := w.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
 		next = append(next, hold)
 	}
-	if t.throttled > 0 {
-		next = append(next, t.throttled)
+	if try.throttled > 0 {
+		next = append(next, try.throttled)
 	}
-	for _, pause := range []pause{t.hand.making, t.hand.looking} {
+	for _, pause := range []pause{try.hand.making, try.hand.looking} {
 		if !pause.over(now) {
 			next = append(next, pause.until.Sub(now))
 		}
 	}
-	if t.state.Metadata.Behind {
+	if try.state.Metadata.Behind {
 		if at := u.work.metadata.next(); at.After(now) {
 			next = append(next, at.Sub(now))
 		}

@@ -80,7 +80,7 @@ func TestServersShareClaims(t *testing.T) {
 			d.woken()
 			d.PeersChanged(members[i], members[:n])
 			if got := d.woken(); len(got) != 1 {
-				t.Errorf("turns of %v after a change", got)
+				t.Errorf("due: %v after a change", got)
 			}
 		}
 		for i := range 100 {
@@ -115,7 +115,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	d.stocks("two", set, pods)
 	d.prefers(prefersNone)
 	u := d.finisher.known.of("claim-uid")
-	again, err := d.finisher.turn(t.Context(), "claim-uid", u)
+	again, err := d.finisher.advance(t.Context(), "claim-uid", u)
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
 	}
@@ -128,7 +128,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	}
 	d.clock.Step(again)
 	d.prefers(prefersAll)
-	if again, err = d.finisher.turn(t.Context(), "claim-uid", u); err != nil || again != 0 || len(written) != 1 || len(written[0].sandboxes) != 2 {
+	if again, err = d.finisher.advance(t.Context(), "claim-uid", u); err != nil || again != 0 || len(written) != 1 || len(written[0].sandboxes) != 2 {
 		t.Errorf("after it was handed over: again %s, %v, written %+v", again, err, written)
 	}
 
@@ -139,7 +139,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 		c.CreationTimestamp.Time = d.clock.Now()
 	}))
 	d.stocks("three", set, pods)
-	if _, err := d.finisher.turn(t.Context(), "makes", d.finisher.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
+	if _, err := d.finisher.advance(t.Context(), "makes", d.finisher.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
 		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
 	}
 
@@ -148,7 +148,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	limited.CreationTimestamp.Time = d.clock.Now()
 	limited.Status.Waiting = &v1alpha1.ClaimWaiting{CreateProblem: "one claim may hold 0 at a time"}
 	d.Feeds().ClaimChanged(limited)
-	if _, err := d.finisher.turn(t.Context(), "limited", d.finisher.known.of("limited")); err != nil || d.stock.queue.Free(poolNamed("a")) != 0 {
+	if _, err := d.finisher.advance(t.Context(), "limited", d.finisher.known.of("limited")); err != nil || d.stock.queue.Free(poolNamed("a")) != 0 {
 		t.Errorf("one that waits for the pool is overtaken, %v", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
-	next := d.nextTurn(warm(5))
+	next := d.nextAttempt(warm(5))
 	next.hand.room = 2
 	for _, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
@@ -211,13 +211,13 @@ func TestTurnReadsOnce(t *testing.T) {
 	}
 	for i, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
-		again, err := d.finisher.turn(t.Context(), "u", u)
+		again, err := d.finisher.advance(t.Context(), "u", u)
 		seen := u.look()
 		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
-			t.Errorf("turn %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
+			t.Errorf("step %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
 		}
 		if last := i == 2; last != (again == 0) || last != (d.finisher.known.of("u") == nil) {
-			t.Errorf("turn %d: again after %s", i, again)
+			t.Errorf("step %d: again after %s", i, again)
 		}
 	}
 	select {
@@ -267,7 +267,7 @@ func TestErrorsOfATurn(t *testing.T) {
 			if complete := u.look().complete; commits != tc.commits || complete != tc.complete {
 				t.Errorf("%d commits, complete %t", commits, complete)
 			}
-			if n := d.finisher.known.turns.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
+			if n := d.finisher.known.due.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
 				t.Errorf("tried again %d times", n)
 			}
 			if len(u.work.hand.taken) != tc.taken || d.left("a") != 0 {
@@ -280,7 +280,7 @@ func TestErrorsOfATurn(t *testing.T) {
 		d.Feeds().ClaimChanged(d.stored(warm(1)))
 		d.unreadable = "held"
 		d.reconciler.next(t.Context())
-		if u := d.finisher.known.of("claim-uid"); u.look().complete || d.finisher.known.turns.NumRequeues("claim-uid") != 1 {
+		if u := d.finisher.known.of("claim-uid"); u.look().complete || d.finisher.known.due.NumRequeues("claim-uid") != 1 {
 			t.Error("not tried again")
 		}
 	})
@@ -330,7 +330,7 @@ func TestConfirm(t *testing.T) {
 				t.Errorf("%d are free, it is gone %t", free, u.look().deleted)
 			}
 			if woken := d.woken(); len(woken) != tc.free {
-				t.Errorf("turns of %v", woken)
+				t.Errorf("due: %v", woken)
 			}
 		})
 	}
@@ -350,7 +350,7 @@ func TestConfirm(t *testing.T) {
 				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, new(false)
 			})
 			checkErr := d.Check(t.Context(), claim)
-			p, err := (&turn{planner: d.planner, hand: newHand(), state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
+			p, err := (&attempt{planner: d.planner, hand: newHand(), state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
 			var shortage *ShortageError
 			if errors.As(err, &shortage) == served || errors.As(checkErr, &shortage) == served || served && len(p.Bound) != 1 {
 				t.Errorf("served %t: check: %v, create: %v", served, checkErr, err)
@@ -396,7 +396,7 @@ func TestDeletedClaims(t *testing.T) {
 			d.Feeds().ClaimDeleted(claim)
 			d.clock.Step(time.Minute) // until then it is the work of who created it
 			u := d.finisher.known.of(claim.UID)
-			if _, err := d.finisher.turn(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
+			if _, err := d.finisher.advance(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
 				t.Errorf("let go of %v, %v", letGo, err)
 			}
 			if known := d.finisher.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.queue.Demands()) != 0 {

@@ -70,7 +70,7 @@ func TestMaxFresh(t *testing.T) {
 				if tc.desk != nil {
 					tc.desk(d)
 				}
-				next := d.turnOf(isNew, func(c *v1alpha1.SandboxClaim) {
+				next := d.attemptOf(isNew, func(c *v1alpha1.SandboxClaim) {
 					warm(tc.replicas)(c)
 					orFresh(c)
 					if tc.claim != nil {
@@ -107,7 +107,7 @@ func TestMaxFreshCountsWhatIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, setOf("a", "py", maxFresh(2)))
 			d.shelf.templates["py"] = templateOfPod("py")
-			next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(9)(c); orFresh(c) })
+			next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(9)(c); orFresh(c) })
 			held := startingFor(t, next.state.Claim, "held", d.clock.Now())
 			tc.change(held)
 			next.state.Held = []*v1alpha1.Sandbox{held}
@@ -126,7 +126,7 @@ func TestMaxFreshOfAClaimThatRatherFails(t *testing.T) {
 			d := newDesk(t, set)
 			d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), templateOfPod("py")
 			d.stocks("one", set, pods)
-			first := d.newTurn(func(c *v1alpha1.SandboxClaim) {
+			first := d.newAttempt(func(c *v1alpha1.SandboxClaim) {
 				warm(replicas)(c)
 				orFresh(c)
 				c.Spec.OnShortage = v1alpha1.ShortageFail
@@ -163,7 +163,7 @@ func TestMoreFreshOnesThanThereCanBe(t *testing.T) {
 			d.shelf.templates["py"], d.now = before, map[string]*v1alpha1.SandboxTemplate{"py": now}
 			_, previewErr := d.Preview(t.Context(), claimOf(noPool))
 			checkErr := d.Check(t.Context(), claimOf(noPool))
-			_, createErr := d.newTurn(noPool).plan(t.Context())
+			_, createErr := d.newAttempt(noPool).plan(t.Context())
 			for what, err := range map[string]error{"preview": previewErr, "check": checkErr, "create": createErr} {
 				refused := (*plan.RefusedError)(nil)
 				if errors.As(err, &refused) != tc.refused || refused == nil && err != nil {
@@ -179,7 +179,7 @@ func TestMoreFreshOnesThanThereCanBe(t *testing.T) {
 		d := newDesk(t)
 		d.shelf.templates["py"] = templateOfPod("py")
 		d.shelf.templates["py"].Spec.MaxFreshSandboxes = new(int32(2))
-		if p := d.planned(d.nextTurn(noPool)); len(p.Made) != 2 || p.Ends() || !strings.Contains(p.Claim.Status.Message, "may hold 2 at a time") {
+		if p := d.planned(d.nextAttempt(noPool)); len(p.Made) != 2 || p.Ends() || !strings.Contains(p.Claim.Status.Message, "may hold 2 at a time") {
 			t.Errorf("makes %d, %+v", len(p.Made), p.Claim.Status)
 		}
 	})
@@ -228,7 +228,7 @@ func TestNoneAreMadeInNoName(t *testing.T) {
 		asked++
 		return ErrIdentityUnknown
 	}
-	next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
+	next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
 	for range 3 {
 		p := d.planned(next)
 		if len(p.Made) != 0 || p.Wants.Need != 2 || asked != 1 || !strings.Contains(p.Claim.Status.Message, ErrIdentityUnknown.Error()) ||

@@ -50,8 +50,8 @@ func TestRefusedByWhatIsStored(t *testing.T) {
 			claim := claimOf(withEnv(1))
 			_, previewErr := d.Preview(t.Context(), claim)
 			checkErr := d.Check(t.Context(), claim)
-			_, createErr := d.newTurn(withEnv(1)).plan(t.Context())
-			next := d.nextTurn(withEnv(1))
+			_, createErr := d.newAttempt(withEnv(1)).plan(t.Context())
+			next := d.nextAttempt(withEnv(1))
 			goesOn := d.planned(next)
 			var refused *RefusedError
 			if errors.As(previewErr, &refused) != tc.refused || errors.As(createErr, &refused) != tc.refused || errors.As(checkErr, &refused) != tc.refused ||
@@ -81,7 +81,7 @@ func TestRefusedBySetsAsTheyAre(t *testing.T) {
 			d := newDesk(t, setOf("pool", "strict"))
 			d.shelf.templates["py"], d.shelf.templates["strict"] = templateWith(v1alpha1.InjectionAllowed), templateWith("")
 			d.sets, d.asOf = tc.now, 12
-			p, err := d.newTurn(bySet).plan(t.Context())
+			p, err := d.newAttempt(bySet).plan(t.Context())
 			if refused := (*RefusedError)(nil); errors.As(err, &refused) != tc.refused || !tc.refused && len(p.Made) != 1 {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -95,10 +95,10 @@ func TestUnknownWhetherItIsRefused(t *testing.T) {
 	d := newDesk(t)
 	d.podTemplate = errDown
 	d.shelf.templates["py"] = ofCluster()
-	if _, err := d.newTurn(withEnv(1)).plan(t.Context()); !errors.Is(err, errDown) {
+	if _, err := d.newAttempt(withEnv(1)).plan(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("a new claim: %v", err)
 	}
-	if p := d.planned(d.nextTurn(withEnv(1))); !errors.Is(p.Broken, errDown) || p.Ends() {
+	if p := d.planned(d.nextAttempt(withEnv(1))); !errors.Is(p.Broken, errDown) || p.Ends() {
 		t.Errorf("one that goes on: %v, %+v", p.Broken, p.Claim.Status)
 	}
 }
@@ -140,10 +140,10 @@ func TestPoliciesOfTheTemplateThatIsAskedFor(t *testing.T) {
 // TestRefusalLetsStartingOnesBe: a policy that changes takes nothing away from a claim
 // but what it would still get; with AllOrNothing that is the end of it.
 func TestRefusalLetsStartingOnesBe(t *testing.T) {
-	prepare := func(t *testing.T, change func(*v1alpha1.SandboxClaim)) (*desk, *turn) {
+	prepare := func(t *testing.T, change func(*v1alpha1.SandboxClaim)) (*desk, *attempt) {
 		d := newDesk(t)
 		d.shelf.templates["py"] = templateWith("")
-		next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { withEnv(2)(c); change(c) })
+		next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { withEnv(2)(c); change(c) })
 		next.state.Held = []*v1alpha1.Sandbox{startingFor(t, next.state.Claim, "one", d.clock.Now())}
 		return d, next
 	}

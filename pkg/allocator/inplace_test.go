@@ -67,7 +67,7 @@ func TestBoundInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := withOwn(t, "x", "y")
 			patches := podtemplate.Patched()
-			p := d.planned(d.newTurn(func(c *v1alpha1.SandboxClaim) { inPlaceOf(2, tc.image, tc.cpu)(c); allOrNothing(c) }))
+			p := d.planned(d.newAttempt(func(c *v1alpha1.SandboxClaim) { inPlaceOf(2, tc.image, tc.cpu)(c); allOrNothing(c) }))
 			if done := podtemplate.Patched() - patches; done > 1 {
 				t.Errorf("%d patches for two sandboxes that are alike", done)
 			}
@@ -101,11 +101,11 @@ func TestNoImageTrialIfPoolRunsImage(t *testing.T) {
 		first := withOwn(t, "x", "y", "z")
 		later := withOwn(t, "x", "y", "z")
 		dry := withOwn(t, "x", "y", "z")
-		p := first.planned(first.newTurn(change))
+		p := first.planned(first.newAttempt(change))
 		if len(p.Bound) != want || p.Ends() != (want == 3) {
 			t.Errorf("%s: bound %d, ends %v", image, len(p.Bound), p.Ends())
 		}
-		if p := later.planned(later.nextTurn(change)); len(p.Bound) != want {
+		if p := later.planned(later.nextAttempt(change)); len(p.Bound) != want {
 			t.Errorf("%s: one that waits: bound %d", image, len(p.Bound))
 		}
 		if shown, err := dry.Preview(t.Context(), claimOf(change)); err != nil || (shown.Status.ClaimedReplicas == 3) != (want == 3) {
@@ -121,15 +121,15 @@ func TestContestedImageKeepsOneSandbox(t *testing.T) {
 	for _, name := range []string{"y", "z"} {
 		d.sandboxes[name].Spec.Template.Raw = []byte(strings.Replace(string(imageOne().Raw), `"one"`, `"zero"`, 1))
 	}
-	turn := d.newTurn(inPlaceOf(3, "one", ""))
-	p := d.planned(turn)
+	try := d.newAttempt(inPlaceOf(3, "one", ""))
+	p := d.planned(try)
 	if len(p.Bound) != 3 || p.Bound[0].Name != "x" || d.left("a") != 0 {
 		t.Fatalf("bound %d, %d are left", len(p.Bound), d.left("a"))
 	}
-	if err := d.committer.putAside(true, p, turn.hand, []etcdtxn.Moved{{Index: 1}}); !errors.Is(err, errAgain) {
+	if err := d.committer.putAside(true, p, try.hand, []etcdtxn.Moved{{Index: 1}}); !errors.Is(err, errAgain) {
 		t.Fatal(err)
 	}
-	if p := d.planned(turn); len(p.Bound) != 1 || d.left("a") != 1 {
+	if p := d.planned(try); len(p.Bound) != 1 || d.left("a") != 1 {
 		t.Errorf("bound %d, %d are left", len(p.Bound), d.left("a"))
 	}
 }
@@ -142,7 +142,7 @@ func TestMadeInPlace(t *testing.T) {
 			d := newDesk(t, sets...)
 			d.shelf.templates["py"] = templateOfPod("py")
 			d.shelf.templates["py"].Spec.Template = imageOne()
-			p := d.planned(d.newTurn(func(c *v1alpha1.SandboxClaim) { inPlaceOf(1, "two", "1")(c); orFresh(c) }))
+			p := d.planned(d.newAttempt(func(c *v1alpha1.SandboxClaim) { inPlaceOf(1, "two", "1")(c); orFresh(c) }))
 			if len(p.Made) != 1 {
 				t.Fatalf("made %d", len(p.Made))
 			}
@@ -165,14 +165,14 @@ func TestAboveTheLimit(t *testing.T) {
 	fresh := func(c *v1alpha1.SandboxClaim) { change(c); orFresh(c) }
 	d := withOwn(t, "x")
 	var refused *RefusedError
-	if _, err := d.newTurn(change).plan(t.Context()); !errors.As(err, &refused) || refused.Errors.ToAggregate().Error() != why {
+	if _, err := d.newAttempt(change).plan(t.Context()); !errors.As(err, &refused) || refused.Errors.ToAggregate().Error() != why {
 		t.Errorf("a new claim: %v", err)
 	}
 	if _, err := d.Preview(t.Context(), claimOf(change)); !errors.As(err, &refused) {
 		t.Errorf("a dry run: %v", err)
 	}
 	d = withOwn(t, "x")
-	sb := d.planned(d.nextTurn(change)).Bound[0]
+	sb := d.planned(d.nextAttempt(change)).Bound[0]
 	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, `"image":"two"`) || !strings.Contains(got, `"requests":{"cpu":"2"}`) {
 		t.Errorf("bound as %s", got)
 	}
@@ -180,18 +180,18 @@ func TestAboveTheLimit(t *testing.T) {
 		t.Errorf("goal %+v", got)
 	}
 	d = withOwn(t, "x")
-	sb = d.planned(d.nextTurn(inPlaceOf(1, "", "9"))).Bound[0]
+	sb = d.planned(d.nextAttempt(inPlaceOf(1, "", "9"))).Bound[0]
 	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
 	if plan.IsStarting(sb) || update == nil || update.Message != "in-place resource resize failed: "+why {
 		t.Errorf("with the cpu alone: %+v", update)
 	}
 
 	d = withOwn(t)
-	if _, err := d.newTurn(fresh).plan(t.Context()); !errors.As(err, &refused) {
+	if _, err := d.newAttempt(fresh).plan(t.Context()); !errors.As(err, &refused) {
 		t.Errorf("a new claim that nothing is there for: %v", err)
 	}
 	d = withOwn(t)
-	if p := d.planned(d.nextTurn(fresh)); len(p.Made) > 0 || !errors.As(p.Broken, &refused) || !strings.Contains(p.Claim.Status.Message, why) {
+	if p := d.planned(d.nextAttempt(fresh)); len(p.Made) > 0 || !errors.As(p.Broken, &refused) || !strings.Contains(p.Claim.Status.Message, why) {
 		t.Errorf("one that waits: %v, %s", p.Broken, p.Claim.Status.Message)
 	}
 }
@@ -208,7 +208,7 @@ func TestRaisedAndInPlace(t *testing.T) {
 	d.sandboxes["x"].Spec.TemplateRef = nil
 	d.sandboxes["x"].Spec.Template = &runtime.RawExtension{Raw: []byte(
 		`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}},{"name":"side","resources":{"requests":{"cpu":"1"}}}]}}`)}
-	sb := d.planned(d.newTurn(inPlaceOf(1, "", "1"))).Bound[0]
+	sb := d.planned(d.newAttempt(inPlaceOf(1, "", "1"))).Bound[0]
 	const want = `[{"name":"main","resources":{"requests":{"cpu":"1"}}},{"name":"side","resources":{"requests":{"cpu":"3"}}}]`
 	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, want) || inplace.GoalOf(sb) != (inplace.Goal{CPU: true, Size: true}) {
 		t.Errorf("bound as %s, %+v", got, inplace.GoalOf(sb))
@@ -219,7 +219,7 @@ func TestRaisedAndInPlace(t *testing.T) {
 // bound as it was to be then.
 func TestEditedInPlace(t *testing.T) {
 	d := withOwn(t, "x")
-	next := d.nextTurn(inPlaceOf(1, "two", ""))
+	next := d.nextAttempt(inPlaceOf(1, "two", ""))
 	d.planned(next)
 	edited := next.state.Claim.DeepCopy()
 	edited.Spec.InplaceUpdate.Image, edited.Generation = "three", edited.Generation+1

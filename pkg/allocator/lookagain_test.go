@@ -32,7 +32,7 @@ func TestListsTellWaitingClaims(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, setOf("a", "py"), setOf("b", "go"))
-			d.nextTurn(warm(1))
+			d.nextAttempt(warm(1))
 			d.woken()
 			d.sets, d.asOf = tc.listed, 12
 			if err := d.stock.readSets(t.Context(), "ns"); err != nil {
@@ -61,7 +61,7 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 		})
 	}
 	d := newDesk(t, at("one", 5))
-	next := d.nextTurn(nil) // its template is missing
+	next := d.nextAttempt(nil) // its template is missing
 	d.finisher.known.of(next.state.Claim.UID).planned(&next.state, d.planned(next))
 	d.woken()
 	d.Feeds().SetChanged(at("one", 6))
@@ -88,7 +88,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, set)
 			d.stocks("one", set, pods)
-			next := d.nextTurn(warm(1))
+			next := d.nextAttempt(warm(1))
 			p := d.planned(next)
 			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.suspended(poolNamed("a")) {
 				t.Fatalf("binds %d, left %d", len(p.Bound), d.left("a"))
@@ -112,7 +112,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	t.Run("another pool's set changes", func(t *testing.T) {
 		d := newDesk(t, set)
 		d.stocks("one", set, pods)
-		d.planned(d.nextTurn(warm(1)))
+		d.planned(d.nextAttempt(warm(1)))
 		d.Feeds().SetChanged(setOf("b", "py"))
 		d.Feeds().TemplateChanged(&v1alpha1.SandboxTemplate{})
 		if d.left("a") != 0 {
@@ -122,10 +122,10 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	t.Run("a new claim looks itself", func(t *testing.T) {
 		d := newDesk(t, set)
 		d.stocks("one", set, pods)
-		d.planned(d.newTurn(warm(1)))
+		d.planned(d.newAttempt(warm(1)))
 		d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 		fails := func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.OnShortage = v1alpha1.ShortageFail }
-		if p := d.planned(d.newTurn(fails)); len(p.Bound) != 1 {
+		if p := d.planned(d.newAttempt(fails)); len(p.Bound) != 1 {
 			t.Errorf("binds %d of one that came back", len(p.Bound))
 		}
 	})
@@ -138,7 +138,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		}
 		d.stocks("one", set, revision)
 		d.stocks("old", set, "other")
-		if p := d.planned(d.nextTurn(warm(2))); len(p.Bound) != 1 || p.Bound[0].Name != "one" {
+		if p := d.planned(d.nextAttempt(warm(2))); len(p.Bound) != 1 || p.Bound[0].Name != "one" {
 			t.Errorf("binds %v, want the one of this revision", p.Bound)
 		}
 	})
@@ -148,7 +148,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		})
 		d := newDesk(t, cluster)
 		d.stocks("one", cluster, pods)
-		p := d.planned(d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" }))
+		p := d.planned(d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" }))
 		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.suspended(poolNamed("a")) {
 			t.Errorf("binds %d, asked %d times", len(p.Bound), d.asked)
 		}
@@ -161,7 +161,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods])
 		}
-		if p := d.planned(d.nextTurn(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
+		if p := d.planned(d.nextAttempt(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
 		}
 	})
@@ -182,7 +182,7 @@ func TestUnreadableTemplate(t *testing.T) {
 	for name, isNew := range map[string]bool{"a new claim": true, "one that goes on": false} {
 		t.Run(name, func(t *testing.T) {
 			d := prepare(t)
-			next := d.turnOf(isNew, fresh)
+			next := d.attemptOf(isNew, fresh)
 			p := d.planned(next)
 			if len(p.Bound) != 1 || !errors.Is(p.Broken, errDown) || p.Wants.Need != 1 {
 				t.Errorf("binds %d, wants %+v, broken %v", len(p.Bound), p.Wants, p.Broken)
@@ -194,14 +194,14 @@ func TestUnreadableTemplate(t *testing.T) {
 	}
 	t.Run("one that would rather fail", func(t *testing.T) {
 		d := prepare(t)
-		first := d.newTurn(func(c *v1alpha1.SandboxClaim) { fresh(c); c.Spec.OnShortage = v1alpha1.ShortageFail })
+		first := d.newAttempt(func(c *v1alpha1.SandboxClaim) { fresh(c); c.Spec.OnShortage = v1alpha1.ShortageFail })
 		if _, err := first.plan(t.Context()); !errors.Is(err, errDown) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("one whose time is up", func(t *testing.T) {
 		d := prepare(t)
-		next := d.nextTurn(fresh)
+		next := d.nextAttempt(fresh)
 		d.clock.Step(time.Hour)
 		p := d.planned(next)
 		if !p.Ends() || !strings.Contains(p.Claim.Status.Message, "cannot be read now") ||
@@ -211,7 +211,7 @@ func TestUnreadableTemplate(t *testing.T) {
 	})
 	t.Run("the looks become rarer", func(t *testing.T) {
 		d := prepare(t)
-		next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(9)(c); orFresh(c) })
+		next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(9)(c); orFresh(c) })
 		var looks []time.Duration
 		for range 12 {
 			d.planned(next)

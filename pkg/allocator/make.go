@@ -21,136 +21,136 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// fillUp takes what there is in the pools, and makes sandboxes for the rest. done is
+// takeOrMake takes what there is in the pools, and makes sandboxes for the rest. done is
 // false if not all can be made now, because of what broken says or because there is
 // nothing to make them from any more.
-func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool, broken, err error) {
-	if err := t.takeSurely(ctx, a, n, true); err != nil {
+func (a *attempt) takeOrMake(ctx context.Context, assessment *plan.Assessment, n int) (done bool, broken, err error) {
+	if err := a.takeConfirmed(ctx, assessment, n, true); err != nil {
 		return false, nil, err
 	}
-	lacks := n - len(t.hand.taken)
+	lacks := n - len(a.hand.taken)
 	if lacks <= 0 {
 		return true, nil, nil
 	}
-	if !a.State.Eligible.CanMake() {
+	if !assessment.State.Eligible.CanMake() {
 		return false, nil, nil
 	}
-	if t.hand.unknown != nil {
-		return false, t.hand.unknown, nil
+	if a.hand.unknown != nil {
+		return false, a.hand.unknown, nil
 	}
-	if broken, err = t.needModel(ctx, a); broken != nil || err != nil {
+	if broken, err = a.loadModel(ctx, assessment); broken != nil || err != nil {
 		return false, broken, err
 	}
-	if lacks, broken = t.mayMake(a, lacks); broken != nil && lacks == 0 {
+	if lacks, broken = a.makeLimit(assessment, lacks); broken != nil && lacks == 0 {
 		return false, broken, nil
 	}
-	if t.dry {
-		t.wouldMake = lacks
+	if a.dry {
+		a.wouldMake = lacks
 		return broken == nil, broken, nil
 	}
-	if err := t.makeFresh(ctx, a, lacks); err != nil {
+	if err := a.makeFresh(ctx, assessment, lacks); err != nil {
 		return false, nil, err
 	}
-	if t.hand.unknown != nil {
-		return false, t.hand.unknown, nil
+	if a.hand.unknown != nil {
+		return false, a.hand.unknown, nil
 	}
-	if claims.AllOrNothing(a.State.Claim) && len(t.hand.taken)+len(t.hand.made) < n {
-		t.letGo() // others can use them until some can be made
+	if claims.AllOrNothing(assessment.State.Claim) && len(a.hand.taken)+len(a.hand.made) < n {
+		a.release() // others can use them until some can be made
 	}
 	return broken == nil, broken, nil
 }
 
-// whyBroken is why no sandboxes can be made for a claim whose time is up.
-func (t *turn) whyBroken(ctx context.Context, a *plan.Assessment) (broken, err error) {
-	if t.hand.unknown != nil {
-		return t.hand.unknown, nil
+// explainBroken is why no sandboxes can be made for a claim whose time is up.
+func (a *attempt) explainBroken(ctx context.Context, assessment *plan.Assessment) (broken, err error) {
+	if a.hand.unknown != nil {
+		return a.hand.unknown, nil
 	}
-	model, err := t.planner.templates.freshModel(ctx, a.State.Claim, &a.State.Eligible, t.planner.stock.store)
+	model, err := a.planner.templates.freshModel(ctx, assessment.State.Claim, &assessment.State.Eligible, a.planner.stock.store)
 	switch {
-	case err == nil && model.broken == nil && model.limit.Left(a.State.Held) < a.Missing():
+	case err == nil && model.broken == nil && model.limit.Left(assessment.State.Held) < assessment.Missing():
 		return model.limit, nil
 	case err == nil:
 		return model.broken, nil
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	return unread(ctx, a.State.Claim, err), nil // its time is up all the same
+	return unread(ctx, assessment.State.Claim, err), nil // its time is up all the same
 }
 
-// needModel finds what sandboxes for the claim look like, or what is broken so that none
+// loadModel finds what sandboxes for the claim look like, or what is broken so that none
 // can be made now.
-func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err error) {
-	if t.model == nil {
-		model, err := t.modelOfClaim(ctx, &a.State.Eligible)
+func (a *attempt) loadModel(ctx context.Context, assessment *plan.Assessment) (broken, err error) {
+	if a.model == nil {
+		model, err := a.findModel(ctx, &assessment.State.Eligible)
 		switch {
 		case err == nil:
-			t.model = model
-		case ctx.Err() != nil || a.FailsOnShortage():
+			a.model = model
+		case ctx.Err() != nil || assessment.FailsOnShortage():
 			return nil, err
 		default: // the claim goes on with what there is, and looks again
-			return unread(ctx, a.State.Claim, err), nil
+			return unread(ctx, assessment.State.Claim, err), nil
 		}
 	}
-	if t.model.refused != nil && (a.State.New || t.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
-		return nil, t.model.refused
+	if a.model.refused != nil && (assessment.State.New || a.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
+		return nil, a.model.refused
 	}
-	return t.model.broken, nil
+	return a.model.broken, nil
 }
 
-// mayMake returns how many sandboxes may be made for a claim that lacks some, in this attempt, and
+// makeLimit returns how many sandboxes may be made for a claim that lacks some, in this attempt, and
 // why not all of them. Where a part of them would be made for nothing, there are
 // none.
-func (t *turn) mayMake(a *plan.Assessment, lacks int) (int, error) {
-	left, wants := t.model.limit.Left(a.State.Held), lacks
-	if a.FailsOnShortage() { // which has to be known before the first transaction
-		wants = a.Missing() - len(t.hand.taken)
+func (a *attempt) makeLimit(assessment *plan.Assessment, lacks int) (int, error) {
+	left, wants := a.model.limit.Left(assessment.State.Held), lacks
+	if assessment.FailsOnShortage() { // which has to be known before the first transaction
+		wants = assessment.Missing() - len(a.hand.taken)
 	}
 	switch {
 	case wants <= left:
 		return lacks, nil
-	case claims.AllOrNothing(a.State.Claim) || a.FailsOnShortage():
-		return 0, t.model.limit
+	case claims.AllOrNothing(assessment.State.Claim) || assessment.FailsOnShortage():
+		return 0, a.model.limit
 	}
-	return left, t.model.limit
+	return left, a.model.limit
 }
 
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim
 // fails; one that goes on does so without them, and tries again later.
-func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
-	admitted := len(t.hand.made)
-	if claims.SandboxName(a.State.Claim) != "" && admitted == 0 {
+func (a *attempt) makeFresh(ctx context.Context, assessment *plan.Assessment, n int) error {
+	admitted := len(a.hand.made)
+	if claims.SandboxName(assessment.State.Claim) != "" && admitted == 0 {
 		var err error
-		if a.State.Name, err = t.nameState(ctx, a.State.Claim); err != nil || a.State.Name != plan.NameFree {
+		if assessment.State.Name, err = a.nameState(ctx, assessment.State.Claim); err != nil || assessment.State.Name != plan.NameFree {
 			return err
 		}
 	}
-	made := slices.Clone(t.hand.made)
+	made := slices.Clone(a.hand.made)
 	for len(made) < n {
-		name := cmp.Or(claims.SandboxName(a.State.Claim), podtemplate.NewName(t.model.sandbox.GenerateName))
-		sb, err := t.marks.NewSandbox(t.model.sandbox, t.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), a.State.Now)
+		name := cmp.Or(claims.SandboxName(assessment.State.Claim), podtemplate.NewName(a.model.sandbox.GenerateName))
+		sb, err := a.marks.NewSandbox(a.model.sandbox, a.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), assessment.State.Now)
 		if err != nil {
 			return err
 		}
 		made = append(made, sb)
 	}
-	if t.planner.admit != nil && len(made) > admitted {
-		if err := t.planner.admit(ctx, a.State.Claim, made[admitted:], max(0, len(made)-t.hand.charged)); err != nil {
-			if a.State.New {
+	if a.planner.admit != nil && len(made) > admitted {
+		if err := a.planner.admit(ctx, assessment.State.Claim, made[admitted:], max(0, len(made)-a.hand.charged)); err != nil {
+			if assessment.State.New {
 				return err
 			}
 			if errors.Is(err, ErrIdentityUnknown) {
-				t.hand.unknown = ErrIdentityUnknown
+				a.hand.unknown = ErrIdentityUnknown
 				return nil
 			}
-			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(a.State.Claim))
-			t.hand.making.begin(a.State.Now)
-			t.hand.denied = denial(err)
-			a.State.Denied = t.hand.denied
+			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(assessment.State.Claim))
+			a.hand.making.begin(assessment.State.Now)
+			a.hand.denied = denial(err)
+			assessment.State.Denied = a.hand.denied
 			return nil
 		}
 	}
-	t.hand.denied, a.State.Denied = nil, nil
-	t.hand.made, t.hand.charged = made, max(t.hand.charged, len(made))
+	a.hand.denied, assessment.State.Denied = nil, nil
+	a.hand.made, a.hand.charged = made, max(a.hand.charged, len(made))
 	return nil
 }
 
@@ -173,13 +173,13 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // sandbox has it, the claim waits, and the deletion of that sandbox makes the claim due. This is
 // found out before admission sees the new sandbox, because admission would charge a quota at each
 // try. The transaction finds out whether the name is free.
-func (t *turn) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
-	other, err := t.planner.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, t.hand.nameSeen)
+func (a *attempt) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
+	other, err := a.planner.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, a.hand.nameSeen)
 	switch {
 	case err != nil:
 		return plan.NameFree, err
 	case other == nil:
-		t.hand.nameSeen = 0
+		a.hand.nameSeen = 0
 		return plan.NameFree, nil
 	case other.DeletionTimestamp != nil:
 		return plan.NameLeaving, nil

@@ -148,16 +148,16 @@ func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again ti
 		e.forget(uid)
 		return 0, nil
 	}
-	again, err = e.turn(ctx, uid, known, claim)
+	again, err = e.sync(ctx, uid, known, claim)
 	if err != nil && throttledFor(err) == 0 {
 		known.held, known.read = nil, false // whatever was written, the store knows
 	}
 	return again, err
 }
 
-// turn does the next step for a claim, and returns after what time to do another; 0 means when
+// sync does the next step for a claim, and returns after what time to do another; 0 means when
 // there is news.
-func (e *metadataSyncer) turn(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
+func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
 	now := e.passer.committer.clock.Now()
 	switch {
 	case !e.reconciler.isMine(uid):

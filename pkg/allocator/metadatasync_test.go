@@ -89,20 +89,20 @@ func (d *editDesk) edit(run string) {
 	d.Feeds().ClaimChanged(next)
 }
 
-// turn does a turn of the claim, if it is known.
-func (d *editDesk) turn() (time.Duration, error) {
+// sync does a step of the claim, if it is known.
+func (d *editDesk) sync() (time.Duration, error) {
 	known := d.metadata.all()[d.claim.UID]
 	if known == nil {
 		return 0, nil
 	}
-	return d.metadata.turn(d.Context(), d.claim.UID, known, known.latest())
+	return d.metadata.sync(d.Context(), d.claim.UID, known, known.latest())
 }
 
-// untilRest does turns until there is none at once, and returns when the next is.
+// untilRest does steps until there is none at once, and returns when the next is.
 func (d *editDesk) untilRest() time.Duration {
 	d.Helper()
 	for range 1000 {
-		again, err := d.turn()
+		again, err := d.sync()
 		if err != nil {
 			d.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestEditsAreSpaced(t *testing.T) {
 	}
 }
 
-// TestEditsDuringAPass: every sandbox has its turn, however often the claim changes.
+// TestEditsDuringAPass: every sandbox is written, however often the claim changes.
 func TestEditsDuringAPass(t *testing.T) {
 	d := newEditDesk(t, 300)
 	seen := map[string]bool{}
@@ -196,7 +196,7 @@ func TestEditsDuringAPass(t *testing.T) {
 		d.edit(strconv.Itoa(i))
 		for range 3 {
 			d.changed = nil
-			again, err := d.turn()
+			again, err := d.sync()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func TestEditsDuringAPass(t *testing.T) {
 		}
 	}
 	if len(seen) != 300 {
-		t.Errorf("%d sandboxes had a turn", len(seen))
+		t.Errorf("%d sandboxes were written", len(seen))
 	}
 	if d.claim.Status.ObservedGeneration != 1 {
 		t.Error("a change was observed that not all have")
@@ -253,7 +253,7 @@ func TestEditMeetsOtherWrites(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.fails = []error{&etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: 1}}}}
-	if _, err := d.turn(); !errors.Is(err, errClaimMoved) {
+	if _, err := d.sync(); !errors.Is(err, errClaimMoved) {
 		t.Fatalf("got %v", err)
 	}
 	d.metadata.all()[d.claim.UID].read = false // as next does
@@ -269,7 +269,7 @@ func TestEditTooLargeForEtcd(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.fails = []error{etcdtxn.ErrTooLarge, etcdtxn.ErrTooLarge}
-	if _, err := d.turn(); !errors.Is(err, errAgain) {
+	if _, err := d.sync(); !errors.Is(err, errAgain) {
 		t.Fatalf("got %v", err)
 	}
 	d.untilRest()
@@ -296,7 +296,7 @@ func TestEditOfADeletedClaim(t *testing.T) {
 }
 
 // TestEditOfAClaimThatIsNotBehind: one that is opened again or deleted between a change and
-// its turn is left alone, and the change is brought if the claim is Completed again.
+// its step is left alone, and the change is brought if the claim is Completed again.
 func TestEditOfAClaimThatIsNotBehind(t *testing.T) {
 	now := metav1.NewTime(birth.Add(time.Hour))
 	for name, change := range map[string]func(*v1alpha1.SandboxClaim){

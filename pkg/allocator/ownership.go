@@ -52,8 +52,8 @@ func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Dur
 	q := w.committer.queue
 	u.work.hand.letGo(q)
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
-	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
-	wants := a.Wants()
+	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
+	wants := assessment.Wants()
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
@@ -89,7 +89,7 @@ func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 		default:
 			w.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
 		}
-		w.known.turns.Add(uid)
+		w.known.due.Add(uid)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func labelled(claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
 func TestTakenBeforeAnEdit(t *testing.T) {
 	d := withOwn(t, "x")
 	d.planner.templates.podMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
-	next := d.nextTurn(warm(1))
+	next := d.nextAttempt(warm(1))
 	if p := d.planned(next); len(p.Bound) != 1 {
 		t.Fatalf("bound %+v", p.Bound)
 	}
@@ -44,7 +44,7 @@ func TestTakenBeforeAnEdit(t *testing.T) {
 // TestMadeBeforeAnEdit: what was made for a claim before an edit is not what it gets.
 func TestMadeBeforeAnEdit(t *testing.T) {
 	d := withOwn(t)
-	next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) })
+	next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) })
 	if p := d.planned(next); len(p.Made) != 1 {
 		t.Fatalf("made %+v", p.Made)
 	}
@@ -63,7 +63,7 @@ func TestChargeOfWhatWasDropped(t *testing.T) {
 		admitted, charged = admitted+len(made), charged+charge
 		return nil
 	}
-	next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
+	next := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
 	expect := func(what string, makes, admits, charges int) *plan.Plan {
 		t.Helper()
 		p := d.planned(next)

@@ -17,14 +17,14 @@ import (
 func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
-	t := &turn{planner: a.planner, hand: newHand(), dry: true, state: plan.State{Claim: claim, New: true, Start: now}}
-	t.hand.room = claims.Replicas(claim) // all its transactions in one
-	p, err := t.plan(ctx)
+	try := &attempt{planner: a.planner, hand: newHand(), dry: true, state: plan.State{Claim: claim, New: true, Start: now}}
+	try.hand.room = claims.Replicas(claim) // all its transactions in one
+	p, err := try.plan(ctx)
 	if err != nil {
 		return nil, a.refusal(ctx, claim, err)
 	}
-	warnOfRuntimes(ctx, claim, t.marks.WithoutRuntime())
-	if n := t.wouldMake; n > 0 {
+	warnOfRuntimes(ctx, claim, try.marks.WithoutRuntime())
+	if n := try.wouldMake; n > 0 {
 		if p.Claim.Status.Waiting == nil {
 			p.Claim.Status.Waiting = &v1alpha1.ClaimWaiting{}
 		}
@@ -71,7 +71,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 		if !e.CanMake() {
 			return nil
 		}
-		if model, err := a.planner.surelyRefused(ctx, claim, &e); err == nil && model.refused != nil {
+		if model, err := a.planner.confirmedModel(ctx, claim, &e); err == nil && model.refused != nil {
 			return a.refusal(ctx, claim, model.refused)
 		}
 		return nil
@@ -103,7 +103,7 @@ func (a *Allocator) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim,
 	if !claims.CreatesOnNoStock(claim) || !e.CanMake() {
 		return false, nil
 	}
-	model, err := a.planner.surelyRefused(ctx, claim, e)
+	model, err := a.planner.confirmedModel(ctx, claim, e)
 	if err == nil && model.broken != nil {
 		return false, model.broken
 	}

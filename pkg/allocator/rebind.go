@@ -121,7 +121,7 @@ func (h *rebinder) namespaceOf(uid types.UID) string {
 
 func (h *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	if at, ok := h.at(uid); ok {
-		return h.turn(ctx, uid, at)
+		return h.rebind(ctx, uid, at)
 	}
 	return 0, nil
 }
@@ -140,9 +140,9 @@ func (h *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, 
 // opened it again.
 const otherServer = 30 * time.Second
 
-// turn reopens a claim that has lost its sandbox, and returns after what time to look
+// rebind reopens a claim that has lost its sandbox, and returns after what time to look
 // again; 0 means when there is news.
-func (h *rebinder) turn(ctx context.Context, uid types.UID, at lookedAt) (time.Duration, error) {
+func (h *rebinder) rebind(ctx context.Context, uid types.UID, at lookedAt) (time.Duration, error) {
 	if at.listed != nil {
 		if sb, err := h.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLost(at.listed, sb) {
 			h.forget(uid, at)

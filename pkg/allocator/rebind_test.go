@@ -48,8 +48,8 @@ func newHealing(t *testing.T) *healing {
 	return h
 }
 
-// turnsDue does the turns that are due.
-func (h *healing) turnsDue() {
+// reconcileDue reconciles the claims that are due.
+func (h *healing) reconcileDue() {
 	for h.reconciler.queue.Len() > 0 {
 		h.reconciler.next(h.Context())
 	}
@@ -105,7 +105,7 @@ func TestHealer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHealing(t)
 			tc.tell(h)
-			h.turnsDue()
+			h.reconcileDue()
 			if len(h.wrote) != tc.opened || h.known() != tc.known {
 				t.Fatalf("opened %d times, known: %v", len(h.wrote), h.known())
 			}
@@ -122,7 +122,7 @@ func TestHealer(t *testing.T) {
 func TestHealerReadsLittle(t *testing.T) {
 	h := newHealing(t)
 	h.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9)
-	h.turnsDue()
+	h.reconcileDue()
 	if n := h.read["claim mine"]; n > 0 {
 		t.Errorf("it is read %d times", n)
 	}
@@ -143,13 +143,13 @@ func TestHealerGoesOn(t *testing.T) {
 			delete(h.sandboxes, "box")
 			tc.hinder(h)
 			h.Feeds().SandboxDeleted(h.box)
-			h.turnsDue()
+			h.reconcileDue()
 			if len(h.wrote) > 0 {
 				t.Fatal("it is opened")
 			}
 			tc.free(h)
 			h.stepUntil(time.Second, func() bool {
-				h.turnsDue()
+				h.reconcileDue()
 				return len(h.wrote) == 1
 			})
 		})
@@ -187,7 +187,7 @@ func TestHealerKeepsNews(t *testing.T) {
 // the work at it has.
 func TestClaimIsOpenedAgainWhileItIsForgotten(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
-	next := d.nextTurn(ofWarmPool("a"))
+	next := d.nextAttempt(ofWarmPool("a"))
 	uid := next.state.Claim.UID
 	for phase, stays := range map[v1alpha1.SandboxClaimPhase]bool{v1alpha1.SandboxClaimPhaseClaiming: true, v1alpha1.SandboxClaimPhaseCompleted: false} {
 		claim := next.state.Claim.DeepCopy()

@@ -159,7 +159,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 			d.shelf.templates[holder.Name] = holder
 			d.shelf.templates["py"] = tc.template
 			d.stocks("one", tc.set, twoCores)
-			p, err := d.newTurn(warm(1)).plan(t.Context())
+			p, err := d.newAttempt(warm(1)).plan(t.Context())
 			if tc.err != nil {
 				if !errors.Is(err, tc.err) || d.left("a") != 1 {
 					t.Errorf("error %v, left %d", err, d.left("a"))
@@ -194,7 +194,7 @@ func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
 	}
 	own := d.sandboxes["own"].Spec.Template
 	own.Raw = []byte(strings.Replace(string(own.Raw), `"main"`, `"main","image":"mine"`, 1))
-	p := d.planned(d.nextTurn(warm(3)))
+	p := d.planned(d.nextAttempt(warm(3)))
 	if len(p.Bound) != 3 || d.read["py"] != 1 {
 		t.Errorf("bound %d, read the template %d times", len(p.Bound), d.read["py"])
 	}
@@ -241,7 +241,7 @@ func BenchmarkRaiseAnother(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(own) == 0 {
-			c.sized = nil // the next turn
+			c.sized = nil // the next attempt
 		}
 		size, err := c.size(b.Context(), from)
 		if err != nil {

@@ -311,7 +311,7 @@ func (w *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCa
 		return // another server goes on
 	}
 	if due {
-		w.known.turns.AddAfter(call.claim.UID, after)
+		w.known.due.AddAfter(call.claim.UID, after)
 	}
 	w.callRuntimes(u)
 }

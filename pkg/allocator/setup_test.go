@@ -629,7 +629,7 @@ func TestSetupsAreShared(t *testing.T) {
 	if most != 8 || r.calls.Load() != n {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())
 	}
-	// A turn ends a moment after its result is there.
+	// A step ends a moment after its result is there.
 	s := r.finisher.setupShare
 	r.stepUntil(0, func() bool {
 		s.mu.Lock()

@@ -49,7 +49,7 @@ func TestDryRunMakesNothing(t *testing.T) {
 		t.Error("something is admitted")
 		return nil
 	}
-	next := d.newTurn(func(c *v1alpha1.SandboxClaim) { warm(10000)(c); orFresh(c) })
+	next := d.newAttempt(func(c *v1alpha1.SandboxClaim) { warm(10000)(c); orFresh(c) })
 	next.dry, next.hand.room = true, 10000
 	if p := d.planned(next); len(p.Made) != 0 || p.Wants.Need != 0 || p.Ends() || next.wouldMake != 10000 {
 		t.Errorf("makes %d, would make %d, wants %+v", len(p.Made), next.wouldMake, p.Wants)
@@ -64,7 +64,7 @@ func TestOneLargeSandbox(t *testing.T) {
 	d.stocks("large", set, pods)
 	d.sandboxes["large"].Labels["large"] = strings.Repeat("x", maxCandidate)
 	d.stocks("small", set, pods)
-	if p := d.planned(d.newTurn(warm(1))); len(p.Bound) != 1 || p.Bound[0].Name != "small" {
+	if p := d.planned(d.newAttempt(warm(1))); len(p.Bound) != 1 || p.Bound[0].Name != "small" {
 		t.Errorf("binds %v", p.Bound)
 	}
 }

@@ -68,7 +68,7 @@ func TestStaleCandidates(t *testing.T) {
 				if d.becomes(test.now); test.now == "" {
 					delete(d.shelf.templates, "py")
 				}
-				if p := d.planned(d.turnOf(isNew, warm(1))); len(p.Bound) != test.want {
+				if p := d.planned(d.attemptOf(isNew, warm(1))); len(p.Bound) != test.want {
 					t.Errorf("binds %d, want %d", len(p.Bound), test.want)
 				}
 			})
@@ -81,7 +81,7 @@ func TestStaleCandidates(t *testing.T) {
 func TestStaleCandidatesWait(t *testing.T) {
 	d := stockedFrom(t, setOf("a", "py", updates(v1alpha1.SetUpdateRecreate)), podOf())
 	d.becomes(`{"spec":{"containers":[{"name":"main","image":"fixed"}]}}`)
-	next := d.nextTurn(warm(1))
+	next := d.nextAttempt(warm(1))
 	p := d.planned(next)
 	if len(p.Bound) != 0 || p.Wants.Need != 1 || d.left("a") != 0 || !d.stock.suspended(poolNamed("a")) {
 		t.Fatalf("binds %d, wants %d, left %d", len(p.Bound), p.Wants.Need, d.left("a"))
@@ -104,7 +104,7 @@ func TestStaleCandidatesWait(t *testing.T) {
 // is bound.
 func TestStaleCandidatesInHand(t *testing.T) {
 	d := stockedFrom(t, setOf("a", "py", updates(v1alpha1.SetUpdateRecreate)), podOf())
-	next := d.nextTurn(warm(1))
+	next := d.nextAttempt(warm(1))
 	if p := d.planned(next); len(p.Bound) != 1 {
 		t.Fatalf("binds %d", len(p.Bound))
 	}
@@ -118,7 +118,7 @@ func TestStaleCandidatesInHand(t *testing.T) {
 func TestStaleCandidatesStartCold(t *testing.T) {
 	d := stockedFrom(t, setOf("a", "py", updates(v1alpha1.SetUpdateRecreate)), podOf())
 	d.becomes(`{"spec":{"containers":[{"name":"main","image":"fixed"}]}}`)
-	p := d.planned(d.newTurn(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }))
+	p := d.planned(d.newAttempt(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }))
 	if len(p.Bound) != 0 || len(p.Made) != 1 {
 		t.Errorf("binds %d and makes %d", len(p.Bound), len(p.Made))
 	}
@@ -133,7 +133,7 @@ func TestRevisionsAreLookedAtOnce(t *testing.T) {
 		for _, name := range []string{"two", "three", "four"} {
 			d.stocks(name, set, revision)
 		}
-		if p := d.planned(d.newTurn(warm(4))); len(p.Bound) != 4 {
+		if p := d.planned(d.newAttempt(warm(4))); len(p.Bound) != 4 {
 			t.Fatalf("binds %d", len(p.Bound))
 		}
 		return d.shelf.read["py"]

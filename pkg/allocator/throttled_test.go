@@ -31,7 +31,7 @@ func TestThrottledClaim(t *testing.T) {
 	if u := d.finisher.known.of(claim.UID); len(u.work.hand.taken) != 0 || d.left("a") != 1 {
 		t.Errorf("holds %d, left %d", len(u.work.hand.taken), d.left("a"))
 	}
-	if n := d.finisher.known.turns.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
+	if n := d.finisher.known.due.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
 		t.Errorf("%d retries with backoff, transactions that may be throttled: %v", n, throttleable)
 	}
 	d.woken() // by the sandboxes that were returned
@@ -39,7 +39,7 @@ func TestThrottledClaim(t *testing.T) {
 
 	throttleable = nil
 	d.clock.Step(v1alpha1.DefaultClaimTimeout)
-	d.finisher.known.turns.Add(claim.UID)
+	d.finisher.known.due.Add(claim.UID)
 	d.reconciler.next(t.Context())
 	if !slices.Equal(throttleable, []bool{false}) {
 		t.Errorf("transactions that may be throttled when the claim ends: %v", throttleable)

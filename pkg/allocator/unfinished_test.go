@@ -177,7 +177,7 @@ func TestClaimsListed(t *testing.T) {
 	}
 	woken := d.woken()
 	if slices.Sort(woken); !slices.Equal(woken, []types.UID{"another", "ended", "gone"}) {
-		t.Errorf("turns of %v", woken)
+		t.Errorf("due: %v", woken)
 	}
 	if known.toWorkAt("ended") != nil {
 		t.Error("works at one that is being created")
@@ -204,14 +204,14 @@ func TestPlaceOfAClaim(t *testing.T) {
 	}
 }
 
-// TestNewsOfAClaim begin turns of it, and old news do not.
+// TestNewsOfAClaim make it due, and old news do not.
 func TestNewsOfAClaim(t *testing.T) {
 	d := newDesk(t)
 	feeds := d.Feeds()
 	expect := func(what string, want ...types.UID) {
 		t.Helper()
 		if got := d.woken(); !slices.Equal(got, want) {
-			t.Errorf("%s: turns of %v, want %v", what, got, want)
+			t.Errorf("%s: due %v, want %v", what, got, want)
 		}
 	}
 	feeds.ClaimChanged(claimAt("done", 5, completed))
@@ -247,7 +247,7 @@ func TestNewsOfAClaim(t *testing.T) {
 	}
 }
 
-// TestManySandboxesAreLookedAtLater: a turn looks at all that a claim holds.
+// TestManySandboxesAreLookedAtLater: an attempt looks at all that a claim holds.
 func TestManySandboxesAreLookedAtLater(t *testing.T) {
 	d := newDesk(t)
 	d.Feeds().ClaimChanged(claimAt("u", 5))
@@ -295,7 +295,7 @@ func TestSpacedWrites(t *testing.T) {
 			if tc.offer {
 				d.stocks("one", set, pods)
 			}
-			next := d.nextTurn(warm(3))
+			next := d.nextAttempt(warm(3))
 			s := &next.state
 			s.Held = []*v1alpha1.Sandbox{startingFor(t, s.Claim, "made", d.clock.Now()), startingFor(t, s.Claim, "too", d.clock.Now())}
 			tc.change(d, s)

@@ -23,8 +23,8 @@ import (
 
 // unfinishedClaims are the claims that are not at their end.
 type unfinishedClaims struct {
-	// turns has the UIDs of the claims that are due.
-	turns workqueue.TypedRateLimitingInterface[types.UID]
+	// due has the UIDs of the claims that are due.
+	due   workqueue.TypedRateLimitingInterface[types.UID]
 	queue *queue.Queue
 	clock clock.PassiveClock
 	// mine is how many of the claims this server works on, as of their last steps.
@@ -40,10 +40,10 @@ type unfinishedClaims struct {
 	byName map[types.NamespacedName][]types.UID
 }
 
-func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, turns workqueue.TypedRateLimitingInterface[types.UID]) *unfinishedClaims {
+func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, due workqueue.TypedRateLimitingInterface[types.UID]) *unfinishedClaims {
 	return &unfinishedClaims{
 		queue: q, clock: c, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
-		turns: turns, namespaces: newClaimsByNamespace(),
+		due: due, namespaces: newClaimsByNamespace(),
 	}
 }
 
@@ -87,7 +87,7 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 	c.mu.Lock()
 	u.work.opening = false
 	c.mu.Unlock()
-	c.turns.Add(uid)
+	c.due.Add(uid)
 }
 
 // adopt adds a claim that existed before this server received it, and makes it due.
@@ -101,7 +101,7 @@ func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	u.claim, u.sawCreation = claim, sawCreation
 	u.setStart(claim)
 	c.put(u, claim.UID)
-	c.turns.Add(claim.UID)
+	c.due.Add(claim.UID)
 }
 
 // newUnfinished returns a claim whose place in line is of its creationTimestamp, which
@@ -114,7 +114,7 @@ func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinish
 		waiter: queue.NewWaiter(queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
 			Since: claim.CreationTimestamp.Time, UID: uid,
-		}, func() { c.turns.Add(uid) }),
+		}, func() { c.due.Add(uid) }),
 		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
 	}
 }
@@ -144,7 +144,7 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	c.queue.Leave(u.waiter)
 	c.setMine(u, false)
 	c.remove(u, uid)
-	c.turns.Forget(uid)
+	c.due.Forget(uid)
 	close(u.done)
 	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
 		c.adopt(claim)
@@ -171,13 +171,13 @@ func (c *unfinishedClaims) wakeNamed(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uid := range c.byName[name] {
-		c.turns.Add(uid)
+		c.due.Add(uid)
 	}
 }
 
 // wake makes every claim due.
 func (c *unfinishedClaims) wake() {
 	for uid := range c.namespaces.all() {
-		c.turns.Add(uid)
+		c.due.Add(uid)
 	}
 }

@@ -73,7 +73,7 @@ func (f *Feeds) tellOfCause(before, after *v1alpha1.SandboxSet) {
 	}
 	for uid, u := range f.known.namespaces.in(after.Namespace) {
 		if u.mayBeHelped(after) {
-			f.known.turns.AddAfter(uid, rand.N(tellWithin)) //nolint:gosec // it spreads work
+			f.known.due.AddAfter(uid, rand.N(tellWithin)) //nolint:gosec // it spreads work
 		}
 	}
 }

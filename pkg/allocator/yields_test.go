@@ -38,7 +38,7 @@ func TestWhoLetsOthersPass(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, setOf("a", "py", withBurst, tc.set)) // there is no template py
-			p := d.planned(d.nextTurn(func(c *v1alpha1.SandboxClaim) {
+			p := d.planned(d.nextAttempt(func(c *v1alpha1.SandboxClaim) {
 				warm(tc.replicas)(c)
 				tc.change(c)
 				c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
