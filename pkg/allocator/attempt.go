@@ -35,9 +35,9 @@ type planner struct {
 // attempt is one try to bring a claim forward: it finds what the claim needs, takes or makes it, and plans
 // the transaction that comes next. The caller commits that plan.
 type attempt struct {
-	planner *planner
-	hand    *hand
-	state   plan.State
+	planner     *planner
+	reservation *reservation
+	state       plan.State
 	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
 	waiter *queue.Waiter
 	// dry is set if the attempt takes nothing and makes nothing, as in a preview.
@@ -61,8 +61,8 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	s := &a.state
 	s.Now = a.planner.clock.Now()
 	a.releaseIfEdited(s.Claim.Generation)
-	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = a.hand.room, a.hand.refused, a.hand.making.over(s.Now), nil, plan.NameFree
-	s.Denied = a.hand.denied
+	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = a.reservation.room, a.reservation.refused, a.reservation.makeBackoff.isOver(s.Now), nil, plan.NameFree
+	s.Denied = a.reservation.denied
 	a.model, a.candidates = nil, &candidates{templates: a.planner.templates, stock: a.planner.stock, claim: s.Claim, now: s.Now}
 	var err error
 	marked := s.Claim
@@ -103,9 +103,9 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	a.state.Eligible, a.state.Name = assessment.State.Eligible, assessment.State.Name
-	a.hand.charged = len(a.hand.made) // the quota controller may have released charges without a sandbox by now
-	a.hand.heldBack.Insert(a.marks.HeldBack()...)
-	a.hand.withoutRuntime.Insert(a.marks.WithoutRuntime()...)
+	a.reservation.charged = len(a.reservation.made) // the quota controller may have released charges without a sandbox by now
+	a.reservation.heldBack.Insert(a.marks.HeldBack()...)
+	a.reservation.withoutRuntime.Insert(a.marks.WithoutRuntime()...)
 	a.scheduleLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
@@ -114,23 +114,23 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 // releaseIfEdited releases what is reserved if the claim was edited since that was prepared, because it
 // has the labels, metadata, image and times of before.
 func (a *attempt) releaseIfEdited(generation int64) {
-	if a.hand.generation != generation {
+	if a.reservation.generation != generation {
 		a.release()
-		a.hand.made = nil
-		if a.hand.generation != 0 && !claims.EndsRefused(a.state.Claim) {
-			a.hand.refused = nil
+		a.reservation.made = nil
+		if a.reservation.generation != 0 && !claims.EndsRefused(a.state.Claim) {
+			a.reservation.refused = nil
 		}
-		a.hand.making.reset() // what was in the way may be in the way no more
-		a.hand.denied = nil
-		a.hand.looking.reset()
+		a.reservation.makeBackoff.reset() // what was in the way may be in the way no more
+		a.reservation.denied = nil
+		a.reservation.lookBackoff.reset()
 	}
-	a.hand.generation = generation
+	a.reservation.generation = generation
 }
 
 // resumeSuspended lets sandboxes be taken again, when it is time, whose template could not be
 // found.
 func (a *attempt) resumeSuspended() {
-	if a.waiter != nil && !a.hand.looking.until.IsZero() && a.hand.looking.over(a.state.Now) {
+	if a.waiter != nil && !a.reservation.lookBackoff.until.IsZero() && a.reservation.lookBackoff.isOver(a.state.Now) {
 		sources := sourcesOf(&a.state.Eligible)
 		a.planner.stock.resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
 	}
@@ -139,9 +139,9 @@ func (a *attempt) resumeSuspended() {
 // scheduleLook says when to look again at what is in the way after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
 	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.suspended(sourcesOf(&a.state.Eligible)) {
-		a.hand.looking.reset()
-	} else if a.hand.looking.over(a.state.Now) {
-		a.hand.looking.begin(a.state.Now)
+		a.reservation.lookBackoff.reset()
+	} else if a.reservation.lookBackoff.isOver(a.state.Now) {
+		a.reservation.lookBackoff.start(a.state.Now)
 	}
 }
 
@@ -172,10 +172,10 @@ func (a *attempt) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan,
 		return nil, nil, refused
 	}
 	a.release() // others can use what does not fit this claim
-	a.hand.made = nil
+	a.reservation.made = nil
 	a.state.Refused = refused
 	if refused.Reason == v1alpha1.ReasonMountFailed { // which no edit of the claim mends
-		a.hand.refused = refused
+		a.reservation.refused = refused
 	}
 	return a.draft(ctx)
 }

@@ -55,8 +55,8 @@ type committer struct {
 // Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, *ThrottledError, nothing written;
 // etcdtxn.ErrNoSpace, nothing written if isNew is true; ErrUnknownOutcome or
 // etcdtxn.ErrUnknownOutcome; and those of the store.
-func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
-	txn, err := c.encode(ctx, isNew, p, h)
+func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
+	txn, err := c.encode(ctx, isNew, p, r)
 	if err != nil {
 		return nil, err
 	}
@@ -78,22 +78,22 @@ func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand
 	var conflict *etcdtxn.ConflictError
 	switch {
 	case err == nil:
-		c.written(isNew, p, h, version(p.Claim))
+		c.written(isNew, p, r, version(p.Claim))
 		return p.Claim, nil
 	case errors.As(err, &conflict):
-		return nil, c.putAside(isNew, p, h, conflict.Moved)
+		return nil, c.putAside(isNew, p, r, conflict.Moved)
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		// etcd is set to take less than its default.
 		all, _ := p.Sandboxes()
-		return nil, cut(p, h, len(all)/2)
+		return nil, cut(p, r, len(all)/2)
 	case isNew && errors.Is(err, etcdtxn.ErrUnknownOutcome):
-		return c.resolve(ctx, txn, p, h, err)
+		return c.resolve(ctx, txn, p, r, err)
 	}
 	return nil, err
 }
 
 // encode puts a plan into a transaction, or finds that it is too large.
-func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (Txn, error) {
+func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, r *reservation) (Txn, error) {
 	txn := c.store.Begin()
 	var err error
 	if isNew {
@@ -115,7 +115,7 @@ func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, h *han
 			return nil, err
 		}
 		if txn.Bytes() > etcdtxn.MaxBytes {
-			return nil, cut(p, h, i)
+			return nil, cut(p, r, i)
 		}
 	}
 	return txn, nil
@@ -139,28 +139,28 @@ func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClai
 }
 
 // cut makes the next plans small enough: only n sandboxes fit.
-func cut(p *plan.Plan, h *hand, n int) error {
+func cut(p *plan.Plan, r *reservation, n int) error {
 	if n == 0 || !p.Divisible() {
 		asked, _ := v1alpha1.AskedOf(p.Claim)
 		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
 	}
-	h.room = n
+	r.room = n
 	return errAgain
 }
 
 // written removes from the reservation what was written, and counts it.
-func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
-	bound := h.taken[:len(p.Bound)]
+func (c *committer) written(isNew bool, p *plan.Plan, r *reservation, at uint64) {
+	bound := r.taken[:len(p.Bound)]
 	from := make([]poolindex.Candidate, 0, len(bound))
 	for _, taken := range bound {
 		from = append(from, taken.from)
 	}
 	c.queue.Bound(from, at)
-	h.taken = slices.Delete(h.taken, 0, len(bound))
-	h.made = slices.Clone(h.made[len(p.Made):]) // the plan keeps the others
-	h.charged -= len(p.Made)
+	r.taken = slices.Delete(r.taken, 0, len(bound))
+	r.made = slices.Clone(r.made[len(p.Made):]) // the plan keeps the others
+	r.charged -= len(p.Made)
 	if len(p.Released) > 0 {
-		h.making.begin(c.clock.Now()) // what was released has failed
+		r.makeBackoff.start(c.clock.Now()) // what was released has failed
 	}
 	observeWritten(isNew, p)
 	observeAgents(p, c.sets, c.clock.Now())
@@ -171,7 +171,7 @@ func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 
 // putAside removes from the reservation what has changed in the store since it was planned. It returns
 // errAgain if another plan may fit, and errClaimMoved if the claim or what it holds has changed.
-func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.Moved) error {
+func (c *committer) putAside(isNew bool, p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
 	again := errAgain
 	var lost []int
@@ -186,16 +186,16 @@ func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.
 			lost = append(lost, i-held)
 		default: // a name that is taken: another will be made
 			if claims.SandboxName(p.Claim) != "" {
-				h.nameSeen = uint64(max(0, m.ModRevision))
+				r.nameSeen = uint64(max(0, m.ModRevision))
 			}
 			names = append(names, p.Made[i-held-len(p.Bound)].Name)
 		}
 	}
 	for _, i := range slices.Backward(lost) {
-		c.queue.Discard(h.taken[i].from)
-		h.taken = slices.Delete(h.taken, i, i+1)
+		c.queue.Discard(r.taken[i].from)
+		r.taken = slices.Delete(r.taken, i, i+1)
 	}
-	h.made = slices.DeleteFunc(h.made, func(sb *v1alpha1.Sandbox) bool { return slices.Contains(names, sb.Name) })
+	r.made = slices.DeleteFunc(r.made, func(sb *v1alpha1.Sandbox) bool { return slices.Contains(names, sb.Name) })
 	return again
 }
 
@@ -203,7 +203,7 @@ func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.
 // say. Nothing is tried again before it is sure that the transaction was not written
 // and never will be, so that no claim comes into being after its create has failed, or
 // again after another client has deleted it. unknown is the error of its Commit.
-func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
+func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
 	ctx, span := tracing.Start(ctx, "Resolve unknown outcome")
 	defer span.End(slow)
 	defer func() { observeResolved(err) }()
@@ -211,7 +211,7 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand,
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}
 	for {
-		claim, err := c.tryResolve(within, txn, p, h, unknown)
+		claim, err := c.tryResolve(within, txn, p, r, unknown)
 		if !errors.Is(err, errUnresolved) {
 			return claim, err
 		}
@@ -227,7 +227,7 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand,
 // transaction.
 var errUnresolved = errors.New("etcd does not answer")
 
-func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand, unknown error) (*v1alpha1.SandboxClaim, error) {
+func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (*v1alpha1.SandboxClaim, error) {
 	written, err := txn.Settle(ctx)
 	unsettled := errors.Is(err, etcdtxn.ErrNotSettled)
 	if err != nil && !unsettled {
@@ -241,14 +241,14 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 	case ours:
 		// The claim may have been changed since. Its resourceVersion is then newer than that of
 		// its sandboxes, and the watch of sandboxes may never reach it.
-		c.written(true, p, h, created)
+		c.written(true, p, r, created)
 		return stored, nil
 	case unsettled:
 		// It may still be written.
 		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, etcdtxn.ErrNotSettled)
 	case written:
-		c.queue.Discard(h.candidates()[:len(p.Bound)]...)
-		h.taken = slices.Delete(h.taken, 0, len(p.Bound))
+		c.queue.Discard(r.candidates()[:len(p.Bound)]...)
+		r.taken = slices.Delete(r.taken, 0, len(p.Bound))
 		return nil, fmt.Errorf("%w: it was, and has been deleted since", ErrUnknownOutcome)
 	case stored != nil:
 		return nil, ErrClaimExists
@@ -260,8 +260,8 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 	if len(p.Bound) > 0 {
 		// Never written: the first of its sandboxes has changed, if only by Settle, which the feed
 		// reports. The others are still reserved for this claim.
-		c.queue.Discard(h.taken[0].from)
-		h.taken = slices.Delete(h.taken, 0, 1)
+		c.queue.Discard(r.taken[0].from)
+		r.taken = slices.Delete(r.taken, 0, 1)
 	}
 	return nil, errNotWritten
 }

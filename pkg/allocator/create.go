@@ -92,7 +92,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
-	try := &attempt{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	try := &attempt{planner: a.planner, reservation: &u.work.reservation, state: plan.State{Claim: claim, New: true, Start: now}}
 	try.state.Setups, _ = a.finisher.setupsOf(u, nil)
 	detached := false
 	for {
@@ -106,7 +106,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		if err := a.join(u, &try.state.Eligible, p); err != nil {
 			return nil, false, err
 		}
-		stored, err := a.committer.write(ctx, true, p, try.hand)
+		stored, err := a.committer.write(ctx, true, p, try.reservation)
 		if err != nil {
 			a.stock.queue.Leave(u.waiter) // or the next plan would be behind it
 		}

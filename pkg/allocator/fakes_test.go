@@ -251,7 +251,7 @@ func (d *desk) left(set string) int { return d.stock.queue.Stock(poolNamed(set))
 
 // newAttempt is the first attempt of a claim.
 func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
-	return &attempt{planner: d.planner, hand: newHand(), state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
+	return &attempt{planner: d.planner, reservation: newReservation(), state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
 }
 
 // nextAttempt is one of a claim that another server stored a second ago.
@@ -259,7 +259,7 @@ func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
 	d.Feeds().ClaimChanged(claim)
 	u := d.finisher.known.of(claim.UID)
-	return &attempt{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
+	return &attempt{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
 }
 
 // attemptOf is the first attempt of a claim, or a later one.
@@ -341,8 +341,8 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *attempt {
 	d.stocks("one", set, pods)
 	t := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
 	t.candidates = &candidates{templates: t.planner.templates, stock: t.planner.stock, claim: t.state.Claim, now: d.clock.Now()}
-	if _, err := t.reserve(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.hand.taken) != 1 {
-		d.Fatal(t.hand.taken, err)
+	if _, err := t.reserve(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.reservation.taken) != 1 {
+		d.Fatal(t.reservation.taken, err)
 	}
 	return t
 }

@@ -106,7 +106,7 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 		u.incomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
 		w.committer.queue.Leave(u.waiter)
-		u.work.hand.letGo(w.committer.queue) // others can take it meanwhile
+		u.work.reservation.release(w.committer.queue) // others can take it meanwhile
 		return w.throttleDelay(u, throttledFor(err)), nil
 	default:
 		u.incomplete() // whatever was written, the store knows
@@ -167,11 +167,11 @@ func (w *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer w.committer.throttles.done(key, uid)
-	try := &attempt{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, throttled: throttled}
+	try := &attempt{planner: w.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}
 	try.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if try.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.hand.refused == nil {
-		u.work.hand.refused = hopeless
+	if try.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.reservation.refused == nil {
+		u.work.reservation.refused = hopeless
 	}
 	p, err := try.plan(ctx)
 	if err != nil {
@@ -209,13 +209,13 @@ func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 
 // write writes a plan, and returns after what time the claim is due again.
 func (w *finisher) write(ctx context.Context, u *unfinished, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
-	written, err := w.committer.write(ctx, false, p, &u.work.hand)
+	written, err := w.committer.write(ctx, false, p, &u.work.reservation)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
-		if u.work.hand.refused != nil && u.work.hand.refused.Reason == v1alpha1.ReasonTooLarge {
+		if u.work.reservation.refused != nil && u.work.reservation.refused.Reason == v1alpha1.ReasonTooLarge {
 			return w.endApart(ctx, u, seen, err)
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
-		u.work.hand.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
+		u.work.reservation.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
 		try.release()
 		return soon, nil
 	}
@@ -264,7 +264,7 @@ func (w *finisher) wait(try *attempt, p *plan.Plan) {
 		try.planner.stock.queue.Leave(try.waiter)
 		return
 	}
-	try.planner.stock.queue.Wait(try.waiter, wantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.hand.taken)))
+	try.planner.stock.queue.Wait(try.waiter, wantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.reservation.taken)))
 }
 
 // shortest is the least time between two steps that the passing of time begins.
@@ -280,9 +280,9 @@ func (w *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Du
 	if try.throttled > 0 {
 		next = append(next, try.throttled)
 	}
-	for _, pause := range []pause{try.hand.making, try.hand.looking} {
-		if !pause.over(now) {
-			next = append(next, pause.until.Sub(now))
+	for _, b := range []backoff{try.reservation.makeBackoff, try.reservation.lookBackoff} {
+		if !b.isOver(now) {
+			next = append(next, b.until.Sub(now))
 		}
 	}
 	if try.state.Metadata.Behind {
@@ -299,7 +299,7 @@ func (w *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Du
 // abandon ends the work on a claim that is gone: bound sandboxes stay with their
 // users, but what was only starting for the claim is released.
 func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
-	u.work.hand.letGo(w.committer.queue)
+	u.work.reservation.release(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
 	isMine := w.isMine(uid, u)
 	u.work.setups.keep(nil)

@@ -119,8 +119,8 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
 	}
-	if len(next.hand.taken) != 0 || d.left("a") != 2 || d.stock.queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
-		t.Errorf("holds %d of another's, left %d, free %d", len(next.hand.taken), d.left("a"), d.stock.queue.Free(poolNamed("a")))
+	if len(next.reservation.taken) != 0 || d.left("a") != 2 || d.stock.queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
+		t.Errorf("holds %d of another's, left %d, free %d", len(next.reservation.taken), d.left("a"), d.stock.queue.Free(poolNamed("a")))
 	}
 	var written []*slip
 	d.begin = func() Txn {
@@ -160,7 +160,7 @@ func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	d := newDesk(t, set)
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	next := d.nextAttempt(warm(5))
-	next.hand.room = 2
+	next.reservation.room = 2
 	for _, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
 	}
@@ -270,8 +270,8 @@ func TestErrorsOfATurn(t *testing.T) {
 			if n := d.finisher.known.due.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
 				t.Errorf("tried again %d times", n)
 			}
-			if len(u.work.hand.taken) != tc.taken || d.left("a") != 0 {
-				t.Errorf("holds %d, left %d: what was taken is lost or free", len(u.work.hand.taken), d.left("a"))
+			if len(u.work.reservation.taken) != tc.taken || d.left("a") != 0 {
+				t.Errorf("holds %d, left %d: what was taken is lost or free", len(u.work.reservation.taken), d.left("a"))
 			}
 		})
 	}
@@ -350,7 +350,7 @@ func TestConfirm(t *testing.T) {
 				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, new(false)
 			})
 			checkErr := d.Check(t.Context(), claim)
-			p, err := (&attempt{planner: d.planner, hand: newHand(), state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
+			p, err := (&attempt{planner: d.planner, reservation: newReservation(), state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
 			var shortage *ShortageError
 			if errors.As(err, &shortage) == served || errors.As(checkErr, &shortage) == served || served && len(p.Bound) != 1 {
 				t.Errorf("served %t: check: %v, create: %v", served, checkErr, err)

@@ -28,15 +28,15 @@ func (a *attempt) takeOrMake(ctx context.Context, assessment *plan.Assessment, n
 	if err := a.takeConfirmed(ctx, assessment, n, true); err != nil {
 		return false, nil, err
 	}
-	lacks := n - len(a.hand.taken)
+	lacks := n - len(a.reservation.taken)
 	if lacks <= 0 {
 		return true, nil, nil
 	}
 	if !assessment.State.Eligible.CanMake() {
 		return false, nil, nil
 	}
-	if a.hand.unknown != nil {
-		return false, a.hand.unknown, nil
+	if a.reservation.unknown != nil {
+		return false, a.reservation.unknown, nil
 	}
 	if broken, err = a.loadModel(ctx, assessment); broken != nil || err != nil {
 		return false, broken, err
@@ -51,10 +51,10 @@ func (a *attempt) takeOrMake(ctx context.Context, assessment *plan.Assessment, n
 	if err := a.makeFresh(ctx, assessment, lacks); err != nil {
 		return false, nil, err
 	}
-	if a.hand.unknown != nil {
-		return false, a.hand.unknown, nil
+	if a.reservation.unknown != nil {
+		return false, a.reservation.unknown, nil
 	}
-	if claims.AllOrNothing(assessment.State.Claim) && len(a.hand.taken)+len(a.hand.made) < n {
+	if claims.AllOrNothing(assessment.State.Claim) && len(a.reservation.taken)+len(a.reservation.made) < n {
 		a.release() // others can use them until some can be made
 	}
 	return broken == nil, broken, nil
@@ -62,8 +62,8 @@ func (a *attempt) takeOrMake(ctx context.Context, assessment *plan.Assessment, n
 
 // explainBroken is why no sandboxes can be made for a claim whose time is up.
 func (a *attempt) explainBroken(ctx context.Context, assessment *plan.Assessment) (broken, err error) {
-	if a.hand.unknown != nil {
-		return a.hand.unknown, nil
+	if a.reservation.unknown != nil {
+		return a.reservation.unknown, nil
 	}
 	model, err := a.planner.templates.freshModel(ctx, assessment.State.Claim, &assessment.State.Eligible, a.planner.stock.store)
 	switch {
@@ -103,7 +103,7 @@ func (a *attempt) loadModel(ctx context.Context, assessment *plan.Assessment) (b
 func (a *attempt) makeLimit(assessment *plan.Assessment, lacks int) (int, error) {
 	left, wants := a.model.limit.Left(assessment.State.Held), lacks
 	if assessment.FailsOnShortage() { // which has to be known before the first transaction
-		wants = assessment.Missing() - len(a.hand.taken)
+		wants = assessment.Missing() - len(a.reservation.taken)
 	}
 	switch {
 	case wants <= left:
@@ -117,14 +117,14 @@ func (a *attempt) makeLimit(assessment *plan.Assessment, lacks int) (int, error)
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim
 // fails; one that goes on does so without them, and tries again later.
 func (a *attempt) makeFresh(ctx context.Context, assessment *plan.Assessment, n int) error {
-	admitted := len(a.hand.made)
+	admitted := len(a.reservation.made)
 	if claims.SandboxName(assessment.State.Claim) != "" && admitted == 0 {
 		var err error
 		if assessment.State.Name, err = a.nameState(ctx, assessment.State.Claim); err != nil || assessment.State.Name != plan.NameFree {
 			return err
 		}
 	}
-	made := slices.Clone(a.hand.made)
+	made := slices.Clone(a.reservation.made)
 	for len(made) < n {
 		name := cmp.Or(claims.SandboxName(assessment.State.Claim), podtemplate.NewName(a.model.sandbox.GenerateName))
 		sb, err := a.marks.NewSandbox(a.model.sandbox, a.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), assessment.State.Now)
@@ -134,23 +134,23 @@ func (a *attempt) makeFresh(ctx context.Context, assessment *plan.Assessment, n 
 		made = append(made, sb)
 	}
 	if a.planner.admit != nil && len(made) > admitted {
-		if err := a.planner.admit(ctx, assessment.State.Claim, made[admitted:], max(0, len(made)-a.hand.charged)); err != nil {
+		if err := a.planner.admit(ctx, assessment.State.Claim, made[admitted:], max(0, len(made)-a.reservation.charged)); err != nil {
 			if assessment.State.New {
 				return err
 			}
 			if errors.Is(err, ErrIdentityUnknown) {
-				a.hand.unknown = ErrIdentityUnknown
+				a.reservation.unknown = ErrIdentityUnknown
 				return nil
 			}
 			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(assessment.State.Claim))
-			a.hand.making.begin(assessment.State.Now)
-			a.hand.denied = denial(err)
-			assessment.State.Denied = a.hand.denied
+			a.reservation.makeBackoff.start(assessment.State.Now)
+			a.reservation.denied = denial(err)
+			assessment.State.Denied = a.reservation.denied
 			return nil
 		}
 	}
-	a.hand.denied, assessment.State.Denied = nil, nil
-	a.hand.made, a.hand.charged = made, max(a.hand.charged, len(made))
+	a.reservation.denied, assessment.State.Denied = nil, nil
+	a.reservation.made, a.reservation.charged = made, max(a.reservation.charged, len(made))
 	return nil
 }
 
@@ -174,12 +174,12 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // found out before admission sees the new sandbox, because admission would charge a quota at each
 // try. The transaction finds out whether the name is free.
 func (a *attempt) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
-	other, err := a.planner.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, a.hand.nameSeen)
+	other, err := a.planner.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, a.reservation.nameSeen)
 	switch {
 	case err != nil:
 		return plan.NameFree, err
 	case other == nil:
-		a.hand.nameSeen = 0
+		a.reservation.nameSeen = 0
 		return plan.NameFree, nil
 	case other.DeletionTimestamp != nil:
 		return plan.NameLeaving, nil

@@ -41,7 +41,7 @@ type metadataPass struct {
 	room     int
 	report   plan.MetadataReport
 	heldBack map[string]struct{}
-	spacing  pause
+	spacing  backoff
 	// throttledUntil is until when the write limits reject the next step.
 	throttledUntil time.Time
 }
@@ -49,7 +49,7 @@ type metadataPass struct {
 func newMetadataPass() *metadataPass {
 	return &metadataPass{
 		room:    etcdtxn.MaxOps - 1,
-		spacing: newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		spacing: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
 	}
 }
 
@@ -58,7 +58,7 @@ func newMetadataPass() *metadataPass {
 func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	if p.generation != claim.Generation {
 		if p.checked != nil && p.report.Changed > 0 {
-			p.spacing.begin(now)
+			p.spacing.start(now)
 		}
 		p.generation, p.checked, p.report, p.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
 	}
@@ -73,7 +73,7 @@ func (p *metadataPass) next() time.Time {
 }
 
 // isQuiet reports whether the backoff need not be remembered any more.
-func (p *metadataPass) isQuiet(now time.Time) bool { return p.spacing.over(now.Add(-quietTime)) }
+func (p *metadataPass) isQuiet(now time.Time) bool { return p.spacing.isOver(now.Add(-quietTime)) }
 
 // isDone reports whether all sandboxes have the metadata of the claim as it is.
 func (p *metadataPass) isDone(claim *v1alpha1.SandboxClaim) bool {
@@ -90,7 +90,7 @@ func (p *metadataPass) end(now time.Time) {
 	slices.Sort(p.report.HeldBack)
 	p.heldBack = nil
 	if p.report.Changed > 0 {
-		p.spacing.begin(now)
+		p.spacing.start(now)
 	}
 }
 

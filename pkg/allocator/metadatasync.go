@@ -173,12 +173,12 @@ func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 	case known.pass.isQuiet(now):
 		e.forget(uid)
 		return 0, nil
-	case known.pass.spacing.over(now):
+	case known.pass.spacing.isOver(now):
 		// Nothing is to be brought, also where a change was not: others have brought it, or
 		// the claim is opened again or deleted. Only the backoff is remembered.
 		return known.pass.spacing.until.Add(quietTime).Sub(now), nil
 	}
-	if !known.pass.spacing.over(now) {
+	if !known.pass.spacing.isOver(now) {
 		return known.pass.spacing.until.Sub(now), nil
 	}
 	if !known.pass.isDone(claim) {

@@ -50,7 +50,7 @@ func (w *finisher) hasMarked(u *unfinished) bool {
 // newcomers here do not overtake it, and returns when to look again whose it is.
 func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
 	q := w.committer.queue
-	u.work.hand.letGo(q)
+	u.work.reservation.release(q)
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
 	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
 	wants := assessment.Wants()

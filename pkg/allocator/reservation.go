@@ -16,11 +16,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// hand has the candidates that were found for one claim and are not committed yet. It is kept from one
+// reservation has the candidates that were found for one claim and are not committed yet. It is kept from one
 // attempt of the claim to the next, and used by one goroutine at a time.
-type hand struct {
+type reservation struct {
 	// taken are from the pools. They are this claim's alone until they are answered for.
-	taken []taken
+	taken []reservedSandbox
 	// made were admitted, and perhaps charged to a quota.
 	made []*v1alpha1.Sandbox
 	// charged is the number of sandboxes that are not written yet and for which a quota may
@@ -45,54 +45,54 @@ type hand struct {
 	heldBack sets.Set[string]
 	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
 	withoutRuntime sets.Set[string]
-	// making is the backoff of making sandboxes that fail, and looking that of looking at what is in
+	// makeBackoff delays making sandboxes after a failure, and lookBackoff looking at what is in
 	// the way and no watch may report.
-	making, looking pause
+	makeBackoff, lookBackoff backoff
 }
 
-// taken is a candidate with what it is bound as.
-type taken struct {
+// reservedSandbox is a candidate with what it is bound as.
+type reservedSandbox struct {
 	from poolindex.Candidate
 	as   *plan.Candidate
 }
 
-func newHand() *hand {
-	return &hand{
+func newReservation() *reservation {
+	return &reservation{
 		room:     etcdtxn.MaxOps - 1,
 		heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{},
-		making:  newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
-		looking: newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+		makeBackoff: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		lookBackoff: newBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
 }
 
-// letGo releases what was taken and not bound.
-func (h *hand) letGo(q *queue.Queue) {
-	q.Release(h.candidates())
-	h.taken = nil
+// release releases what was taken and not bound.
+func (r *reservation) release(q *queue.Queue) {
+	q.Release(r.candidates())
+	r.taken = nil
 }
 
 // candidates are what was taken.
-func (h *hand) candidates() []poolindex.Candidate {
-	all := make([]poolindex.Candidate, 0, len(h.taken))
-	for _, c := range h.taken {
+func (r *reservation) candidates() []poolindex.Candidate {
+	all := make([]poolindex.Candidate, 0, len(r.taken))
+	for _, c := range r.taken {
 		all = append(all, c.from)
 	}
 	return all
 }
 
-// pause is the backoff of something that is not to be done again at once.
-type pause struct {
-	first, backoff wait.Backoff
-	until          time.Time
+// backoff is the delay of something that is not to be done again at once.
+type backoff struct {
+	first, next wait.Backoff
+	until       time.Time
 }
 
-func newPause(b wait.Backoff) pause { return pause{first: b, backoff: b} }
+func newBackoff(b wait.Backoff) backoff { return backoff{first: b, next: b} }
 
-// begin begins the next interval, which is longer than the last.
-func (p *pause) begin(now time.Time) { p.until = now.Add(p.backoff.Step()) }
+// start starts the next interval, which is longer than the last.
+func (b *backoff) start(now time.Time) { b.until = now.Add(b.next.Step()) }
 
 // reset ends the interval, and makes the next one as short as the first.
-func (p *pause) reset() { p.backoff, p.until = p.first, time.Time{} }
+func (b *backoff) reset() { b.next, b.until = b.first, time.Time{} }
 
-// over reports whether the interval has ended.
-func (p *pause) over(now time.Time) bool { return !now.Before(p.until) }
+// isOver reports whether the interval has ended.
+func (b *backoff) isOver(now time.Time) bool { return !now.Before(b.until) }

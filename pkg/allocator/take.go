@@ -30,8 +30,8 @@ func (a *attempt) find(ctx context.Context, assessment *plan.Assessment) (plan.O
 		if err := a.take(ctx, assessment, 1, false); err != nil {
 			return plan.Offer{}, err
 		}
-		if len(a.hand.taken) > 0 {
-			assessment.SkipTrial(a.hand.taken[0].as)
+		if len(a.reservation.taken) > 0 {
+			assessment.SkipTrial(a.reservation.taken[0].as)
 			needs = assessment.Needs()
 		}
 		a.releaseBeyond(needs.Take)
@@ -52,7 +52,7 @@ func (a *attempt) find(ctx context.Context, assessment *plan.Assessment) (plan.O
 	if err := a.take(ctx, assessment, needs.Take, claims.AllOrNothing(assessment.State.Claim)); err != nil {
 		return plan.Offer{}, err
 	}
-	if len(a.hand.taken) < needs.Take && claims.AllOrNothing(assessment.State.Claim) {
+	if len(a.reservation.taken) < needs.Take && claims.AllOrNothing(assessment.State.Claim) {
 		a.release() // others can use them
 	}
 	return a.offer(broken), nil
@@ -60,8 +60,8 @@ func (a *attempt) find(ctx context.Context, assessment *plan.Assessment) (plan.O
 
 // offer is what is reserved.
 func (a *attempt) offer(broken error) plan.Offer {
-	o := plan.Offer{Made: a.hand.made, WouldMake: a.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(a.hand.taken))}
-	for _, c := range a.hand.taken {
+	o := plan.Offer{Made: a.reservation.made, WouldMake: a.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(a.reservation.taken))}
+	for _, c := range a.reservation.taken {
 		o.Candidates = append(o.Candidates, *c.as)
 	}
 	return o
@@ -70,10 +70,10 @@ func (a *attempt) offer(broken error) plan.Offer {
 // takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
 // why none can be made for it, although it would take these.
 func (a *attempt) takeOrFail(ctx context.Context, assessment *plan.Assessment, n int, broken error) error {
-	if err := a.takeConfirmed(ctx, assessment, n, false); err != nil || len(a.hand.taken) >= n {
+	if err := a.takeConfirmed(ctx, assessment, n, false); err != nil || len(a.reservation.taken) >= n {
 		return err
 	}
-	available := len(a.hand.taken)
+	available := len(a.reservation.taken)
 	if !a.dry { // which has taken none
 		available = min(n, available+a.planner.stock.queue.Free(sourcesOf(&assessment.State.Eligible)))
 	}
@@ -84,11 +84,11 @@ func (a *attempt) takeOrFail(ctx context.Context, assessment *plan.Assessment, n
 // before there are too few. anyNumber says that any will do.
 func (a *attempt) takeConfirmed(ctx context.Context, assessment *plan.Assessment, n int, anyNumber bool) error {
 	atOnce := claims.AllOrNothing(assessment.State.Claim) && !anyNumber
-	if err := a.take(ctx, assessment, n, atOnce); err != nil || len(a.hand.taken) >= n || !assessment.State.New {
+	if err := a.take(ctx, assessment, n, atOnce); err != nil || len(a.reservation.taken) >= n || !assessment.State.New {
 		return err
 	}
 	var err error
-	if assessment.State.Eligible, err = a.planner.stock.lookAgain(ctx, assessment.State.Claim, assessment.State.Eligible, n-len(a.hand.taken)); err != nil {
+	if assessment.State.Eligible, err = a.planner.stock.lookAgain(ctx, assessment.State.Claim, assessment.State.Eligible, n-len(a.reservation.taken)); err != nil {
 		return err
 	}
 	return a.take(ctx, assessment, n, atOnce)
@@ -100,17 +100,17 @@ func (a *attempt) takeConfirmed(ctx context.Context, assessment *plan.Assessment
 func (a *attempt) take(ctx context.Context, assessment *plan.Assessment, n int, atOnce bool) error {
 	sources := sourcesOf(&assessment.State.Eligible)
 	if a.dry {
-		a.hand.taken = nil
+		a.reservation.taken = nil
 		_, err := a.reserve(ctx, a.planner.stock.queue.Peek(sources, n))
 		return err
 	}
-	for len(a.hand.taken) < n {
-		lacks := n - len(a.hand.taken)
+	for len(a.reservation.taken) < n {
+		lacks := n - len(a.reservation.taken)
 		var got []poolindex.Candidate
 		if a.waiter == nil {
 			got = a.planner.stock.queue.TakeFree(sources, lacks, atOnce)
 		} else {
-			a.planner.stock.queue.Wait(a.waiter, wantsOf(assessment.State.Claim, &assessment.State.Eligible, plan.Wants{Need: assessment.Missing(), AtOnce: atOnce, Yields: assessment.Wants().Yields}, len(a.hand.taken)))
+			a.planner.stock.queue.Wait(a.waiter, wantsOf(assessment.State.Claim, &assessment.State.Eligible, plan.Wants{Need: assessment.Missing(), AtOnce: atOnce, Yields: assessment.Wants().Yields}, len(a.reservation.taken)))
 			got = a.planner.stock.queue.Take(a.waiter, lacks)
 		}
 		if len(got) == 0 {
@@ -132,7 +132,7 @@ func (a *attempt) reserve(ctx context.Context, got []poolindex.Candidate) (left 
 		missing, isMissing := errors.AsType[noTemplateError](err)
 		switch {
 		case err == nil:
-			a.hand.taken = append(a.hand.taken, taken{from, as})
+			a.reservation.taken = append(a.reservation.taken, reservedSandbox{from, as})
 		case isMissing && !a.dry:
 			a.suspend(from, missing)
 		case errors.Is(err, errMoved) && !a.dry:
@@ -147,26 +147,26 @@ func (a *attempt) reserve(ctx context.Context, got []poolindex.Candidate) (left 
 // releaseBeyond releases all but the first n taken sandboxes. There can be more than n after a
 // conflict on the sandbox that runs the claim's image.
 func (a *attempt) releaseBeyond(n int) {
-	if len(a.hand.taken) <= n {
+	if len(a.reservation.taken) <= n {
 		return
 	}
-	kept := a.hand.taken[:n:n]
-	a.hand.taken = a.hand.taken[n:]
+	kept := a.reservation.taken[:n:n]
+	a.reservation.taken = a.reservation.taken[n:]
 	a.release()
-	a.hand.taken = kept
+	a.reservation.taken = kept
 }
 
-// letGo releases what was taken and not bound. A dry attempt has taken nothing: others can take what
+// release releases what was taken and not bound. A dry attempt has taken nothing: others can take what
 // it has looked at.
 func (a *attempt) release() {
 	if a.dry {
-		a.hand.taken = nil
+		a.reservation.taken = nil
 		return
 	}
-	if a.waiter != nil && len(a.hand.taken) > 0 {
+	if a.waiter != nil && len(a.reservation.taken) > 0 {
 		a.planner.stock.queue.Leave(a.waiter) // or it would be woken by what it gives back
 	}
-	a.hand.letGo(a.planner.stock.queue)
+	a.reservation.release(a.planner.stock.queue)
 }
 
 // shortage is the error of a claim that would rather fail than wait and finds too few sandboxes. broken is why none can be made for it although it would take these.
@@ -189,21 +189,21 @@ func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, availabl
 
 // releaseStale releases what was taken in an earlier attempt and is stale by now.
 func (a *attempt) releaseStale(ctx context.Context) error {
-	kept := a.hand.taken[:0:0]
-	for i, got := range a.hand.taken {
+	kept := a.reservation.taken[:0:0]
+	for i, got := range a.reservation.taken {
 		err := a.candidates.checkStale(ctx, got.from.Pool, got.as.Sandbox)
 		missing, isStale := errors.AsType[noTemplateError](err)
 		switch {
 		case isStale:
 			a.suspend(got.from, missing)
 		case err != nil:
-			a.hand.taken = append(kept, a.hand.taken[i:]...)
+			a.reservation.taken = append(kept, a.reservation.taken[i:]...)
 			return err
 		default:
 			kept = append(kept, got)
 		}
 	}
-	a.hand.taken = kept
+	a.reservation.taken = kept
 	return nil
 }
 

@@ -28,8 +28,8 @@ func TestThrottledClaim(t *testing.T) {
 		}}
 	}
 	d.reconciler.next(t.Context())
-	if u := d.finisher.known.of(claim.UID); len(u.work.hand.taken) != 0 || d.left("a") != 1 {
-		t.Errorf("holds %d, left %d", len(u.work.hand.taken), d.left("a"))
+	if u := d.finisher.known.of(claim.UID); len(u.work.reservation.taken) != 0 || d.left("a") != 1 {
+		t.Errorf("holds %d, left %d", len(u.work.reservation.taken), d.left("a"))
 	}
 	if n := d.finisher.known.due.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
 		t.Errorf("%d retries with backoff, transactions that may be throttled: %v", n, throttleable)

@@ -73,11 +73,11 @@ type outlook struct {
 
 // work is what a server remembers of its own work on a claim. All of it can be lost.
 type work struct {
-	hand hand
+	reservation reservation
 	// wroteAt is when the claim was last written.
 	wroteAt time.Time
 	// notes is the backoff of writes that bind nothing and end nothing.
-	notes pause
+	notes backoff
 	// setups are the runtimes that are set up for the claim.
 	setups *setups
 	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
@@ -96,9 +96,9 @@ const progressInterval = 500 * time.Millisecond
 
 func newWork() *work {
 	return &work{
-		hand:   *newHand(),
-		setups: newSetups(),
-		notes:  newPause(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
+		reservation: *newReservation(),
+		setups:      newSetups(),
+		notes:       newBackoff(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
 	}
 }
 
@@ -108,7 +108,7 @@ func newWork() *work {
 // has changed is answered at once.
 func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
-	case p.OnlyProgress(w.hand.room):
+	case p.OnlyProgress(w.reservation.room):
 		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
 	case p.Binds() || p.Ends() || p.Observes():
 		return 0
@@ -122,7 +122,7 @@ func (w *work) wrote(p *plan.Plan, now time.Time) {
 	if p.Binds() || p.Ends() {
 		w.notes.reset()
 	} else {
-		w.notes.begin(now)
+		w.notes.start(now)
 	}
 }
 
@@ -259,11 +259,11 @@ func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	if len(u.heldBack) != u.work.hand.heldBack.Len() {
-		u.heldBack = sets.List(u.work.hand.heldBack)
+	if len(u.heldBack) != u.work.reservation.heldBack.Len() {
+		u.heldBack = sets.List(u.work.reservation.heldBack)
 	}
-	if len(u.withoutRuntime) != u.work.hand.withoutRuntime.Len() {
-		u.withoutRuntime = sets.List(u.work.hand.withoutRuntime)
+	if len(u.withoutRuntime) != u.work.reservation.withoutRuntime.Len() {
+		u.withoutRuntime = sets.List(u.work.reservation.withoutRuntime)
 	}
 }
 

@@ -139,7 +139,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 // forget ends the work on a claim, and takes it up anew if there is news that it was opened
 // again meanwhile.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
-	u.work.hand.letGo(c.queue)
+	u.work.reservation.release(c.queue)
 	u.work.setups.keep(nil)
 	c.queue.Leave(u.waiter)
 	c.setMine(u, false)
