@@ -75,7 +75,7 @@ func poolInFigures(sb *v1alpha1.Sandbox, sets claims.Sets) string {
 // observeFirstReady measures how long a claim took to become Ready, and its sandbox.
 func observeFirstReady(m *measured, p *plan.Plan, now time.Time) {
 	launch, template := claims.UnknownFigure, claims.UnknownTemplate
-	sb := standing(p)
+	sb := readySandbox(p)
 	if sb != nil {
 		launch, template = claims.LaunchType(sb), claims.TemplateInFigures(sb)
 	}
@@ -104,9 +104,9 @@ func observeFirstReady(m *measured, p *plan.Plan, now time.Time) {
 	})
 }
 
-// standing is the sandbox with which a claim of one became Ready; nil if it is not of the
+// readySandbox is the sandbox with which a claim of one became Ready; nil if it is not of the
 // plan.
-func standing(p *plan.Plan) *v1alpha1.Sandbox {
+func readySandbox(p *plan.Plan) *v1alpha1.Sandbox {
 	for _, all := range [][]*v1alpha1.Sandbox{p.Counted, p.Bound, p.Made} {
 		if len(all) > 0 {
 			return all[0]

@@ -78,14 +78,14 @@ func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, r *rese
 	var conflict *etcdtxn.ConflictError
 	switch {
 	case err == nil:
-		c.written(isNew, p, r, version(p.Claim))
+		c.recordWrite(isNew, p, r, version(p.Claim))
 		return p.Claim, nil
 	case errors.As(err, &conflict):
-		return nil, c.putAside(isNew, p, r, conflict.Moved)
+		return nil, c.handleConflict(isNew, p, r, conflict.Moved)
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		// etcd is set to take less than its default.
 		all, _ := p.Sandboxes()
-		return nil, cut(p, r, len(all)/2)
+		return nil, limitRoom(p, r, len(all)/2)
 	case isNew && errors.Is(err, etcdtxn.ErrUnknownOutcome):
 		return c.resolve(ctx, txn, p, r, err)
 	}
@@ -115,7 +115,7 @@ func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, r *res
 			return nil, err
 		}
 		if txn.Bytes() > etcdtxn.MaxBytes {
-			return nil, cut(p, r, i)
+			return nil, limitRoom(p, r, i)
 		}
 	}
 	return txn, nil
@@ -138,8 +138,8 @@ func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClai
 	return err
 }
 
-// cut makes the next plans small enough: only n sandboxes fit.
-func cut(p *plan.Plan, r *reservation, n int) error {
+// limitRoom makes the next plans small enough: only n sandboxes fit.
+func limitRoom(p *plan.Plan, r *reservation, n int) error {
 	if n == 0 || !p.Divisible() {
 		asked, _ := v1alpha1.AskedOf(p.Claim)
 		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
@@ -148,12 +148,12 @@ func cut(p *plan.Plan, r *reservation, n int) error {
 	return errAgain
 }
 
-// written removes from the reservation what was written, and counts it.
-func (c *committer) written(isNew bool, p *plan.Plan, r *reservation, at uint64) {
+// recordWrite removes from the reservation what was written, and counts it.
+func (c *committer) recordWrite(isNew bool, p *plan.Plan, r *reservation, at uint64) {
 	bound := r.taken[:len(p.Bound)]
 	from := make([]poolindex.Candidate, 0, len(bound))
 	for _, taken := range bound {
-		from = append(from, taken.from)
+		from = append(from, taken.candidate)
 	}
 	c.queue.Bound(from, at)
 	r.taken = slices.Delete(r.taken, 0, len(bound))
@@ -169,9 +169,9 @@ func (c *committer) written(isNew bool, p *plan.Plan, r *reservation, at uint64)
 	}
 }
 
-// putAside removes from the reservation what has changed in the store since it was planned. It returns
+// handleConflict removes from the reservation what has changed in the store since it was planned. It returns
 // errAgain if another plan may fit, and errClaimMoved if the claim or what it holds has changed.
-func (c *committer) putAside(isNew bool, p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
+func (c *committer) handleConflict(isNew bool, p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
 	again := errAgain
 	var lost []int
@@ -192,7 +192,7 @@ func (c *committer) putAside(isNew bool, p *plan.Plan, r *reservation, moved []e
 		}
 	}
 	for _, i := range slices.Backward(lost) {
-		c.queue.Discard(r.taken[i].from)
+		c.queue.Discard(r.taken[i].candidate)
 		r.taken = slices.Delete(r.taken, i, i+1)
 	}
 	r.made = slices.DeleteFunc(r.made, func(sb *v1alpha1.Sandbox) bool { return slices.Contains(names, sb.Name) })
@@ -241,7 +241,7 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, r *re
 	case ours:
 		// The claim may have been changed since. Its resourceVersion is then newer than that of
 		// its sandboxes, and the watch of sandboxes may never reach it.
-		c.written(true, p, r, created)
+		c.recordWrite(true, p, r, created)
 		return stored, nil
 	case unsettled:
 		// It may still be written.
@@ -260,7 +260,7 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, r *re
 	if len(p.Bound) > 0 {
 		// Never written: the first of its sandboxes has changed, if only by Settle, which the feed
 		// reports. The others are still reserved for this claim.
-		c.queue.Discard(r.taken[0].from)
+		c.queue.Discard(r.taken[0].candidate)
 		r.taken = slices.Delete(r.taken, 0, 1)
 	}
 	return nil, errNotWritten

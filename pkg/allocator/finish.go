@@ -26,8 +26,8 @@ const (
 	// handOverAfter is how much longer than the sync window the server that created a
 	// claim works on it. Then the one does that all agree on.
 	handOverAfter = 5 * time.Second
-	// letGoAtOnce is how many sandboxes of a deleted claim are released in one transaction.
-	letGoAtOnce = 100
+	// maxReleases is how many sandboxes of a deleted claim are released in one transaction.
+	maxReleases = 100
 )
 
 // finisher brings claims to their end that are not finished in their create call: also
@@ -212,7 +212,7 @@ func (w *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 	written, err := w.committer.write(ctx, false, p, &u.work.reservation)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.reservation.refused != nil && u.work.reservation.refused.Reason == v1alpha1.ReasonTooLarge {
-			return w.endApart(ctx, u, seen, err)
+			return w.releaseStarting(ctx, u, seen, err)
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.reservation.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
@@ -241,16 +241,16 @@ func (w *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 	return soon, nil
 }
 
-// endApart releases what is starting for a claim whose end does not fit into one transaction with
+// releaseStarting releases what is starting for a claim whose end does not fit into one transaction with
 // that; tooLarge says so. The next step writes the end.
-func (w *finisher) endApart(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
+func (w *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
 	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
 		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
 	})
 	if len(starting) == 0 {
 		return 0, tooLarge
 	}
-	if _, err := w.letGoOf(ctx, starting); err != nil {
+	if _, err := w.releaseSandboxes(ctx, starting); err != nil {
 		return 0, err
 	}
 	u.incomplete()
@@ -310,7 +310,7 @@ func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 		}
 		starting := slices.DeleteFunc(held, func(sb *v1alpha1.Sandbox) bool { return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil })
 		for len(starting) > 0 {
-			n, err := w.letGoOf(ctx, starting)
+			n, err := w.releaseSandboxes(ctx, starting)
 			if err != nil {
 				return fmt.Errorf("releasing sandboxes of a deleted claim: %w", err)
 			}
@@ -330,12 +330,12 @@ func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 	return nil
 }
 
-// letGoOf releases the first sandboxes, as many as a transaction takes, and returns how many.
-func (w *finisher) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
-	for n := min(len(all), letGoAtOnce); ; n = max(1, n/2) {
+// releaseSandboxes releases the first sandboxes, as many as a transaction takes, and returns how many.
+func (w *finisher) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
+	for n := min(len(all), maxReleases); ; n = max(1, n/2) {
 		txn := w.committer.store.Begin()
 		for i, sb := range all[:n] {
-			if err := txn.UpdateSandbox(ctx, plan.LetGo(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
+			if err := txn.UpdateSandbox(ctx, plan.Release(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
 				return 0, err
 			}
 			if txn.Bytes() > etcdtxn.MaxBytes/2 {

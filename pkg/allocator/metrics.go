@@ -50,7 +50,7 @@ const (
 	resultOK        = "ok"
 	resultSucceeded = "succeeded"
 	resultFailed    = "failed"
-	resultLetGo     = "let_go" // it failed, or was not ready in time
+	resultReleased  = "let_go" // it failed, or was not ready in time
 
 	resultStored     = "stored"
 	resultNotStored  = "not_stored"
@@ -179,7 +179,7 @@ var (
 		}
 		addZero(transactionConflicts, movedClaim, movedSandbox)
 		addZero(sandboxesBound, sourcePool, sourceFresh)
-		addZero(claimResizes, resultSucceeded, resultFailed, resultLetGo)
+		addZero(claimResizes, resultSucceeded, resultFailed, resultReleased)
 		addZero(unknownOutcomes, resultStored, resultNotStored, resultUnresolved)
 		addZero(poolReads, resultRead, resultError)
 	})

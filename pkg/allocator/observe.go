@@ -103,10 +103,10 @@ func endOf(claim *v1alpha1.SandboxClaim) string {
 func observeWritten(isNew bool, p *plan.Plan) {
 	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(p.Bound)))
 	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(p.Made)))
-	succeeded, failed, letGo := p.Resizes()
+	succeeded, failed, released := p.Resizes()
 	claimResizes.WithLabelValues(resultSucceeded).Add(float64(succeeded))
 	claimResizes.WithLabelValues(resultFailed).Add(float64(failed))
-	claimResizes.WithLabelValues(resultLetGo).Add(float64(letGo))
+	claimResizes.WithLabelValues(resultReleased).Add(float64(released))
 	if !isNew && p.Ends() {
 		observeEnd(p.Claim, p.Took())
 	}

@@ -50,10 +50,10 @@ type reservation struct {
 	makeBackoff, lookBackoff backoff
 }
 
-// reservedSandbox is a candidate with what it is bound as.
+// reservedSandbox is a candidate, as the index has it and as it is to be bound.
 type reservedSandbox struct {
-	from poolindex.Candidate
-	as   *plan.Candidate
+	candidate poolindex.Candidate
+	prepared  *plan.Candidate
 }
 
 func newReservation() *reservation {
@@ -75,7 +75,7 @@ func (r *reservation) release(q *queue.Queue) {
 func (r *reservation) candidates() []poolindex.Candidate {
 	all := make([]poolindex.Candidate, 0, len(r.taken))
 	for _, c := range r.taken {
-		all = append(all, c.from)
+		all = append(all, c.candidate)
 	}
 	return all
 }

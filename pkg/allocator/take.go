@@ -31,7 +31,7 @@ func (a *attempt) find(ctx context.Context, assessment *plan.Assessment) (plan.O
 			return plan.Offer{}, err
 		}
 		if len(a.reservation.taken) > 0 {
-			assessment.SkipTrial(a.reservation.taken[0].as)
+			assessment.SkipTrial(a.reservation.taken[0].prepared)
 			needs = assessment.Needs()
 		}
 		a.releaseBeyond(needs.Take)
@@ -62,7 +62,7 @@ func (a *attempt) find(ctx context.Context, assessment *plan.Assessment) (plan.O
 func (a *attempt) offer(broken error) plan.Offer {
 	o := plan.Offer{Made: a.reservation.made, WouldMake: a.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(a.reservation.taken))}
 	for _, c := range a.reservation.taken {
-		o.Candidates = append(o.Candidates, *c.as)
+		o.Candidates = append(o.Candidates, *c.prepared)
 	}
 	return o
 }
@@ -191,11 +191,11 @@ func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, availabl
 func (a *attempt) releaseStale(ctx context.Context) error {
 	kept := a.reservation.taken[:0:0]
 	for i, got := range a.reservation.taken {
-		err := a.candidates.checkStale(ctx, got.from.Pool, got.as.Sandbox)
+		err := a.candidates.checkStale(ctx, got.candidate.Pool, got.prepared.Sandbox)
 		missing, isStale := errors.AsType[noTemplateError](err)
 		switch {
 		case isStale:
-			a.suspend(got.from, missing)
+			a.suspend(got.candidate, missing)
 		case err != nil:
 			a.reservation.taken = append(kept, a.reservation.taken[i:]...)
 			return err

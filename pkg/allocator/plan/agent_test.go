@@ -158,7 +158,7 @@ func TestMarksOfAgentSandbox(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stand(warm, claim, true)
+			setCounted(warm, claim, true)
 			cold, err := marks.NewSandbox(member, nil, claim.Name, "uid", "lock", birth)
 			if err != nil {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestMarksOfAgentSandbox(t *testing.T) {
 					owner.APIVersion != v1alpha1.ExtensionsGroup+"/v1beta1" || owner.Kind != "SandboxClaim") {
 					t.Errorf("%s: the controller is %+v", launch, owner)
 				}
-				if left := LetGo(sb, birth); left.Labels[v1alpha1.AgentLabelClaimUID] != "" || len(left.OwnerReferences) > 0 {
+				if left := Release(sb, birth); left.Labels[v1alpha1.AgentLabelClaimUID] != "" || len(left.OwnerReferences) > 0 {
 					t.Errorf("%s: let go, and still the claim's: %v %v", launch, left.Labels, left.OwnerReferences)
 				}
 			}

@@ -72,7 +72,7 @@ func Assess(s State) *Assessment {
 	}
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
 	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
-	a.sort()
+	a.classify()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.State.Room-len(a.released))])
 	}
@@ -84,8 +84,8 @@ func Assess(s State) *Assessment {
 	return a
 }
 
-// sort finds out what the sandboxes that the claim holds are to it.
-func (a *Assessment) sort() {
+// classify finds out what the sandboxes that the claim holds are to it.
+func (a *Assessment) classify() {
 	named := make(map[string]bool, len(a.claim.Status.Sandboxes))
 	a.listed = a.claim.Status.Sandboxes
 	for _, entry := range a.listed {
@@ -109,11 +109,11 @@ func (a *Assessment) sort() {
 	}
 	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
 	a.listed = append(slices.Clip(a.listed), found...)
-	a.fail(failed)
-	a.bound()
-	for _, sb := range a.useless() {
+	a.releaseFailed(failed)
+	a.limitFailures()
+	for _, sb := range a.surplus() {
 		if len(a.released) < a.State.Room {
-			a.released = append(a.released, letGo(sb, false, a.State.Now))
+			a.released = append(a.released, release(sb, false, a.State.Now))
 		}
 	}
 }
@@ -134,10 +134,10 @@ func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
 	return nil
 }
 
-// useless takes those that can never count out of ready and waiting, and returns them:
+// surplus takes those that can never count out of ready and waiting, and returns them:
 // what is not needed any more because a client raised the status, and with AllOrNothing
 // everything, if the claim gets no more and not all are there; and what does not fit.
-func (a *Assessment) useless() (all []*v1alpha1.Sandbox) {
+func (a *Assessment) surplus() (all []*v1alpha1.Sandbox) {
 	lacks, over := a.lacks(), a.expired || a.State.Refused != nil
 	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.tooLarge() {
 		lacks = 0
@@ -163,7 +163,7 @@ func (a *Assessment) lacks() int {
 func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 	for _, sb := range ready {
 		next := shallowCopy(sb)
-		stand(next, a.claim, true)
+		setCounted(next, a.claim, true)
 		each(a.features, func(f counter) { f.count(a, next) })
 		a.counted = append(a.counted, next)
 		a.list(next)
@@ -204,9 +204,9 @@ func (a *Assessment) takes() int {
 // their way.
 func (a *Assessment) Missing() int { return a.missing }
 
-// LetsGo reports whether the claim releases sandboxes, for instance because they failed, so that
+// HasReleased reports whether the claim releases sandboxes, for instance because they failed, so that
 // others are not made for them at once.
-func (a *Assessment) LetsGo() bool { return len(a.released) > 0 }
+func (a *Assessment) HasReleased() bool { return len(a.released) > 0 }
 
 // NeedsModel reports whether it has to be known, before a claim is assessed, whether
 // its template takes what it adds to its sandboxes: because more have to be made.
@@ -236,7 +236,7 @@ func (a *Assessment) Needs() Needs {
 		return Needs{}
 	case a.expired:
 		return Needs{Explain: !Expired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
-	case a.LetsGo() && claims.AllOrNothing(a.claim):
+	case a.HasReleased() && claims.AllOrNothing(a.claim):
 		return Needs{} // first release, then begin again
 	}
 	return Needs{Take: a.takes(), Make: a.makes()}
@@ -256,7 +256,7 @@ func (a *Assessment) atOnce(broken error) bool {
 
 // makes reports whether sandboxes are made for what the pools lack.
 func (a *Assessment) makes() bool {
-	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.MayMake && !a.LetsGo()
+	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.MayMake && !a.HasReleased()
 }
 
 // until is when the passing of time alone changes something.

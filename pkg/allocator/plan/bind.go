@@ -159,7 +159,7 @@ func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, policy *v1alpha1.PodMetadata
 		return nil, err
 	}
 	sb.Status = podtemplate.StatusAtBirth(sb)
-	stand(sb, m.claim, false)
+	setCounted(sb, m.claim, false)
 	return sb, nil
 }
 
@@ -237,9 +237,9 @@ func nextGeneration(sb *v1alpha1.Sandbox) bool {
 	return true
 }
 
-// stand sets whether a sandbox that the claim holds counts. With Retain one that
+// setCounted sets whether a sandbox that the claim holds counts. With Retain one that
 // counts has no owner, so that deleting or expiring the claim never deletes it.
-func stand(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim, counts bool) {
+func setCounted(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim, counts bool) {
 	if counts {
 		delete(sb.Annotations, v1alpha1.AnnotationStarting)
 	} else {
@@ -257,12 +257,12 @@ func IsStarting(sb *v1alpha1.Sandbox) bool {
 	return sb.Annotations[v1alpha1.AnnotationStarting] == "true"
 }
 
-// LetGo returns a sandbox as it is released when its claim is gone: due to be shut down.
-func LetGo(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox { return letGo(sb, false, now) }
+// Release returns a sandbox as it is released when its claim is gone: due to be shut down.
+func Release(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox { return release(sb, false, now) }
 
-// letGo returns a sandbox that the claim does not use as it is released: kept for debugging with reserve,
+// release returns a sandbox that the claim does not use as it is released: kept for debugging with reserve,
 // else no longer the claim's and due to be shut down.
-func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox {
+func release(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox {
 	owner := sb.Annotations[v1alpha1.AnnotationOwner]
 	sb = shallowCopy(sb)
 	sb.OwnerReferences = slices.DeleteFunc(sb.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == owner })

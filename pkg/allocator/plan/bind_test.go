@@ -85,7 +85,7 @@ func bound(t *testing.T, claim *v1alpha1.SandboxClaim, from *v1alpha1.Sandbox) *
 	if err != nil || waits {
 		t.Fatal(waits, err)
 	}
-	stand(sb, claim, true)
+	setCounted(sb, claim, true)
 	if diff := cmp.Diff(before, from); diff != "" {
 		t.Errorf("the sandbox in the pool changed (-before +after):\n%s", diff)
 	}
@@ -220,7 +220,7 @@ func TestBinding(t *testing.T) {
 				if strings.Contains(string(sb.Spec.Template.Raw), v1alpha1.LabelSandboxID) {
 					t.Error("the pod has it, too")
 				}
-				let := letGo(sb, false, birth)
+				let := release(sb, false, birth)
 				if _, ok := v1alpha1.IsE2B(let); ok || let.Labels[v1alpha1.LabelSandboxID] != "" {
 					t.Error("it is still one when it is let go")
 				}
@@ -453,7 +453,7 @@ func TestStand(t *testing.T) {
 			claim := claimOf(func(c *v1alpha1.SandboxClaim) { c.Spec.ReclaimPolicy = policy })
 			sb := bound(t, claim, pooled.DeepCopy())
 			for range 2 { // it is never owned twice
-				stand(sb, claim, counts)
+				setCounted(sb, claim, counts)
 				if owned := len(sb.OwnerReferences) == 1 && metav1.IsControlledBy(sb, claim); owned != (!counts || policy == v1alpha1.ReclaimDelete) ||
 					!owned && len(sb.OwnerReferences) != 0 || IsStarting(sb) == counts {
 					t.Errorf("%s, counts %t: owned by %v, starting %t", policy, counts, sb.OwnerReferences, IsStarting(sb))
@@ -492,7 +492,7 @@ func TestLetGo(t *testing.T) {
 	})
 	other := metav1.OwnerReference{Kind: "Other", Name: "other", UID: "other-uid"}
 	held := bound(t, claim, pooled.DeepCopy())
-	stand(held, claim, false)
+	setCounted(held, claim, false)
 	held.OwnerReferences = append(held.OwnerReferences, other)
 	held.Spec.PauseTime, held.Spec.ShutdownTime = &metav1.Time{Time: birth.Add(time.Minute)}, &metav1.Time{Time: birth.Add(time.Hour)}
 	before := held.DeepCopy()
@@ -501,9 +501,9 @@ func TestLetGo(t *testing.T) {
 		got     *v1alpha1.Sandbox
 		reserve bool
 	}{
-		"for good":        {LetGo(held, at), false},
-		"by a plan":       {letGo(held, false, at), false},
-		"kept to look at": {letGo(held, true, at), true},
+		"for good":        {Release(held, at), false},
+		"by a plan":       {release(held, false, at), false},
+		"kept to look at": {release(held, true, at), true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -529,7 +529,7 @@ func TestLetGo(t *testing.T) {
 	}
 	kept := held.DeepCopy()
 	kept.Annotations[v1alpha1.AnnotationAPI] = v1alpha1.AgentsGroup
-	if v1alpha1.KeptAtShutdown(LetGo(kept, at)) {
+	if v1alpha1.KeptAtShutdown(Release(kept, at)) {
 		t.Error("one of agent-sandbox is kept for ever")
 	}
 	if diff := cmp.Diff(before, held); diff != "" {

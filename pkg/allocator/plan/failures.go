@@ -38,11 +38,11 @@ type failure struct {
 	setup *claims.SetupError
 }
 
-// fail releases sandboxes that failed, as far as they fit into the transaction, and
+// releaseFailed releases sandboxes that failed, as far as they fit into the transaction, and
 // counts them.
-func (a *Assessment) fail(failures []failure) {
+func (a *Assessment) releaseFailed(failures []failure) {
 	for _, f := range failures[:min(len(failures), a.State.Room)] {
-		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.State.Now)
+		next := release(f.sb, a.claim.Spec.ReserveFailedSandbox, a.State.Now)
 		each(a.features, func(r releaser) { r.release(a, next, f.setup) })
 		f.sb = next
 		a.released = append(a.released, next)
@@ -82,9 +82,9 @@ func notSetUp() *claims.SetupError {
 	}
 }
 
-// bound refuses the claim any more sandboxes when too many have failed. One for all or
+// limitFailures refuses the claim any more sandboxes when too many have failed. One for all or
 // nothing is refused as soon as it could not replace what it lacks.
-func (a *Assessment) bound() {
+func (a *Assessment) limitFailures() {
 	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
 	lacks := max(0, a.lacks()-onTheWay)
 	if a.State.Refused != nil || !claims.ReplacesFailed(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {

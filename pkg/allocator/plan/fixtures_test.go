@@ -124,7 +124,7 @@ func (s *State) holds(t *testing.T, name string, changes ...held) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stand(sb, s.Claim, false)
+	setCounted(sb, s.Claim, false)
 	for _, change := range changes {
 		change(sb)
 	}

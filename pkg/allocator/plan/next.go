@@ -34,7 +34,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	standAll(a, p.Bound, waits)
+	countBound(a, p.Bound, waits)
 	p.Released, p.Counted, p.Marked = a.released, a.counted, a.marked
 	left := max(0, a.missing-len(p.Bound)-len(p.Made)-o.WouldMake)
 	reportOn(a, p.Problem)
@@ -95,20 +95,20 @@ func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sand
 	return candidates, made
 }
 
-// standAll lets the sandboxes from the pools count, but for those that wait for a step.
+// countBound lets the sandboxes from the pools count, but for those that wait for a step.
 // With AllOrNothing they count, and those that were ready before with them, once all
 // are there.
-func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
+func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
-		all = len(a.ready)+len(bound) >= a.lacks() && !a.LetsGo() && !slices.Contains(waits, true)
+		all = len(a.ready)+len(bound) >= a.lacks() && !a.HasReleased() && !slices.Contains(waits, true)
 		if all {
 			a.count(a.ready)
 		}
 	}
 	for i, sb := range bound {
 		counts := all || !atOnce && !waits[i]
-		stand(sb, a.claim, counts)
+		setCounted(sb, a.claim, counts)
 		if counts {
 			a.list(sb)
 		}

@@ -176,7 +176,7 @@ func TestResizesOfAClaim(t *testing.T) {
 			"False Failed: 1 of 1 sandboxes could not be resized: a: " + noGoalSaid, Resizes{}, "a*",
 		},
 		"is let go": {[]change{of(2)}, map[string]held{"a": all(isTooLate, isResizing), "b": all(isResizing, hasEnded(v1alpha1.SandboxFailed))}, nil,
-			"", Resizes{LetGo: 2}, ""},
+			"", Resizes{Release: 2}, ""},
 		"nothing is resized": {[]change{of(2)}, map[string]held{"a": isReady}, nil, "", Resizes{}, ""},
 	}
 	for name, tc := range tests {
@@ -225,9 +225,9 @@ func TestResizesMayWait(t *testing.T) {
 }
 
 // Resizes counts resizes by how they went.
-type Resizes struct{ Succeeded, Failed, LetGo int }
+type Resizes struct{ Succeeded, Failed, Release int }
 
 func resizesOf(p *Plan) (r Resizes) {
-	r.Succeeded, r.Failed, r.LetGo = p.Resizes()
+	r.Succeeded, r.Failed, r.Release = p.Resizes()
 	return r
 }
