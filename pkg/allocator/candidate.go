@@ -20,8 +20,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// errMoved means that a candidate cannot be bound any more. The caller discards it and takes another.
-var errMoved = errors.New("the sandbox is not available any more")
+// errCandidateGone means that a candidate cannot be bound any more. The caller discards it and takes another.
+var errCandidateGone = errors.New("the sandbox is not available any more")
 
 // noTemplateError means that what a candidate is made from cannot be found, or is not what
 // its set is to consist of now, which may change.
@@ -52,7 +52,7 @@ type resolvedTemplate struct {
 	asOf     uint64
 }
 
-// prepare returns a candidate as it is to be bound, errMoved, a noTemplateError, or a
+// prepare returns a candidate as it is to be bound, errCandidateGone, a noTemplateError, or a
 // RefusedError.
 func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*plan.Candidate, error) {
 	sb, err := c.stock.store.Sandbox(ctx, from.Pool.Namespace, from.Name, from.ResourceVersion)
@@ -60,10 +60,10 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 		return nil, err
 	}
 	if sb == nil {
-		return nil, errMoved
+		return nil, errCandidateGone
 	}
 	if is, ok := poolindex.Available(sb, c.now); !ok || is.Pool != from.Pool || sizeOf(sb) > maxCandidate {
-		return nil, errMoved
+		return nil, errCandidateGone
 	}
 	if err := c.checkStale(ctx, from.Pool, sb); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 	ready := &plan.Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: string(uuid.NewUUID())}
 	if ready.Template == nil && sb.Spec.TemplateRef != nil {
 		if !podtemplate.RefersToRevision(sb) {
-			return nil, errMoved // no set made it so, and it says nothing about its revision
+			return nil, errCandidateGone // no set made it so, and it says nothing about its revision
 		}
 		found, err := c.resolve(ctx, sb)
 		if err != nil {

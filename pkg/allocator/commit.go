@@ -23,16 +23,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// errAgain means that a plan did not fit what is stored, and that what was in the way has been removed
+// errReplan means that a plan did not fit what is stored, and that what was in the way has been removed
 // from the reservation. The caller plans again.
-var errAgain = errors.New("plan again")
+var errReplan = errors.New("plan again")
 
-// errNotWritten is an errAgain after a transaction that etcd had not answered for.
-var errNotWritten = fmt.Errorf("%w: the transaction was not written", errAgain)
+// errNotWritten is the errReplan after a transaction that etcd had not answered for.
+var errNotWritten = fmt.Errorf("%w: the transaction was not written", errReplan)
 
-// errClaimMoved means that the claim, or a sandbox that it holds, is not what the plan was made from.
+// errConflict means that the claim, or a sandbox that it holds, is not what the plan was made from.
 // The caller reads both again and requeues the claim.
-var errClaimMoved = errors.New("the claim or a sandbox of it has changed")
+var errConflict = errors.New("the claim or a sandbox of it has changed")
 
 // committer writes plans as transactions.
 type committer struct {
@@ -52,7 +52,7 @@ type committer struct {
 // stored. A plan for a claim that is new is created, and when etcd does not answer, it
 // is found out what became of it.
 //
-// Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, *ThrottledError, nothing written;
+// Errors: errReplan, errNotWritten, errConflict, ErrClaimExists, ErrTooLarge, *ThrottledError, nothing written;
 // etcdtxn.ErrNoSpace, nothing written if isNew is true; ErrUnknownOutcome or
 // etcdtxn.ErrUnknownOutcome; and those of the store.
 func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
@@ -122,7 +122,7 @@ func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, r *res
 }
 
 // updateClaim writes a claim alone, as it is to be after the state of its resourceVersion. It returns
-// errClaimMoved if the claim is not in that state any more.
+// errConflict if the claim is not in that state any more.
 func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	txn := c.store.Begin()
 	defer txn.Release()
@@ -133,7 +133,7 @@ func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClai
 	defer cancel()
 	err := txn.Commit(within)
 	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
-		return errClaimMoved
+		return errConflict
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func limitRoom(p *plan.Plan, r *reservation, n int) error {
 		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
 	}
 	r.room = n
-	return errAgain
+	return errReplan
 }
 
 // recordWrite removes from the reservation what was written, and counts it.
@@ -170,10 +170,10 @@ func (c *committer) recordWrite(isNew bool, p *plan.Plan, r *reservation, at uin
 }
 
 // handleConflict removes from the reservation what has changed in the store since it was planned. It returns
-// errAgain if another plan may fit, and errClaimMoved if the claim or what it holds has changed.
+// errReplan if another plan may fit, and errConflict if the claim or what it holds has changed.
 func (c *committer) handleConflict(isNew bool, p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
-	again := errAgain
+	again := errReplan
 	var lost []int
 	var names []string
 	for _, m := range moved {
@@ -181,7 +181,7 @@ func (c *committer) handleConflict(isNew bool, p *plan.Plan, r *reservation, mov
 		case i < 0 && isNew:
 			return ErrClaimExists
 		case i < held:
-			again = errClaimMoved
+			again = errConflict
 		case i < held+len(p.Bound):
 			lost = append(lost, i-held)
 		default: // a name that is taken: another will be made

@@ -32,7 +32,7 @@ func TestUnknownOutcome(t *testing.T) {
 		"it was written":                         {settle: written(true), stored: ours},
 		"it was, and deleted since":              {settle: written(true), err: ErrUnknownOutcome},
 		"it was, deleted, and made again":        {settle: written(true), stored: another, err: ErrUnknownOutcome},
-		"it was not":                             {settle: written(false), err: errAgain, taken: 1},
+		"it was not":                             {settle: written(false), err: errReplan, taken: 1},
 		"it was not, and the name is taken":      {settle: written(false), stored: another, err: ErrClaimExists, taken: 2},
 		"none can tell, but the claim is there":  {settle: unsettled, stored: ours},
 		"none can tell":                          {settle: unsettled, err: ErrUnknownOutcome, taken: 2},
@@ -103,7 +103,7 @@ func TestUnknownOutcome(t *testing.T) {
 				settle: func() (bool, error) { return false, nil },
 			}
 		}
-		if _, err := d.committer.write(t.Context(), true, p, first.reservation); !errors.Is(err, errAgain) || !guarded {
+		if _, err := d.committer.write(t.Context(), true, p, first.reservation); !errors.Is(err, errReplan) || !guarded {
 			t.Errorf("%v, guarded %t", err, guarded)
 		}
 	})

@@ -117,7 +117,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 			defer cancel()
 			detached = true
 		}
-		if errors.Is(err, errAgain) {
+		if errors.Is(err, errReplan) {
 			continue
 		}
 		if err != nil {

@@ -96,13 +96,13 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	}
 	again, err = w.advance(traced, uid, u)
 	for range tries {
-		if errors.Is(err, errAgain) {
+		if errors.Is(err, errReplan) {
 			again, err = w.advance(traced, uid, u)
 		}
 	}
 	switch {
-	case err == nil || ctx.Err() != nil || errors.Is(err, errAgain):
-	case errors.Is(err, errClaimMoved):
+	case err == nil || ctx.Err() != nil || errors.Is(err, errReplan):
+	case errors.Is(err, errConflict):
 		u.incomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
 		w.committer.queue.Leave(u.waiter)

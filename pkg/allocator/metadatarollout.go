@@ -122,7 +122,7 @@ type passer struct {
 
 // step writes the metadata of a claim, for which the rollout has begun, to some of the sandboxes that
 // it holds, ordered by name, in one transaction at most, and returns what it wrote. done reports
-// whether there are none left. errClaimMoved means that claim or sandboxes are not as they were seen;
+// whether there are none left. errConflict means that claim or sandboxes are not as they were seen;
 // nothing was written then.
 func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
 	left := p.left(held)
@@ -233,10 +233,10 @@ func (s *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch)
 	case err == nil:
 		s.committer.lag.wrote(version(b.next[0]))
 	case errors.As(err, &conflict):
-		return errClaimMoved
+		return errConflict
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:
 		p.room = len(b.next) / 2
-		return errAgain
+		return errReplan
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		b.kept, b.next = append(b.kept, "sandbox "+b.next[0].Name+" is too large to be changed"), nil
 		return nil

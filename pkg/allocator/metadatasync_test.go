@@ -253,7 +253,7 @@ func TestEditMeetsOtherWrites(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.fails = []error{&etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: 1}}}}
-	if _, err := d.sync(); !errors.Is(err, errClaimMoved) {
+	if _, err := d.sync(); !errors.Is(err, errConflict) {
 		t.Fatalf("got %v", err)
 	}
 	d.metadata.all()[d.claim.UID].read = false // as next does
@@ -269,7 +269,7 @@ func TestEditTooLargeForEtcd(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.fails = []error{etcdtxn.ErrTooLarge, etcdtxn.ErrTooLarge}
-	if _, err := d.sync(); !errors.Is(err, errAgain) {
+	if _, err := d.sync(); !errors.Is(err, errReplan) {
 		t.Fatalf("got %v", err)
 	}
 	d.untilRest()

@@ -186,7 +186,7 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string, uid types.
 		case throttledFor(err) > 0:
 			again = throttledFor(err)
 		case err != nil:
-			if !errors.Is(err, errClaimMoved) && !errors.Is(err, errAgain) {
+			if !errors.Is(err, errConflict) && !errors.Is(err, errReplan) {
 				klog.FromContext(ctx).Error(err, "Failed to reconcile claim, retrying", "namespace", namespace, "uid", uid)
 			}
 			failed = true

@@ -135,9 +135,9 @@ func (a *attempt) reserve(ctx context.Context, got []poolindex.Candidate) (left 
 			a.reservation.taken = append(a.reservation.taken, reservedSandbox{from, as})
 		case isMissing && !a.dry:
 			a.suspend(from, missing)
-		case errors.Is(err, errMoved) && !a.dry:
+		case errors.Is(err, errCandidateGone) && !a.dry:
 			a.planner.stock.queue.Discard(from)
-		case !isMissing && !errors.Is(err, errMoved):
+		case !isMissing && !errors.Is(err, errCandidateGone):
 			return got[i:], err
 		}
 	}

@@ -47,8 +47,8 @@ func (t *templates) currentRevision(ctx context.Context, set *v1alpha1.SandboxSe
 	return template, nil
 }
 
-// errRefused is a template that its set has given up on.
-type errRefused struct{ message string }
+// refusedTemplateError is a template that its set has given up on.
+type refusedTemplateError struct{ message string }
 
 // refusedTemplate reports, as an error, that the template that a set refers to can be
 // resolved, and was found to be no good.
@@ -56,7 +56,7 @@ func refusedTemplate(set *v1alpha1.SandboxSet) error {
 	if !hasInvalidTemplate(set) {
 		return nil
 	}
-	return errRefused{meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved).Message}
+	return refusedTemplateError{meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved).Message}
 }
 
 // hasInvalidTemplate reports whether the controller has found that the template of the set is
@@ -67,18 +67,18 @@ func hasInvalidTemplate(set *v1alpha1.SandboxSet) bool {
 		resolution.Reason == v1alpha1.ReasonInvalidTemplate
 }
 
-func (e errRefused) Error() string { return e.message }
+func (e refusedTemplateError) Error() string { return e.message }
 
-// errMalformed is a template that no sandbox can be made from.
-type errMalformed struct{ error }
+// malformedTemplateError is a template that no sandbox can be made from.
+type malformedTemplateError struct{ error }
 
-func (e errMalformed) Unwrap() error { return e.error }
+func (e malformedTemplateError) Unwrap() error { return e.error }
 
 func malformed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return errMalformed{err}
+	return malformedTemplateError{err}
 }
 
 // isAboutTemplates reports whether an error is about templates, and not about reading them.
@@ -91,7 +91,7 @@ func isAboutTemplates(err error) bool {
 			return true
 		}
 	}
-	var refused errRefused
-	var bad errMalformed
+	var refused refusedTemplateError
+	var bad malformedTemplateError
 	return errors.As(err, &refused) || errors.As(err, &bad)
 }
