@@ -222,8 +222,8 @@ func (a *Allocator) warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *u
 	warnOfRuntimes(ctx, claim, u.runtimeless())
 }
 
-// toldHeldBack is how many fields one warning names.
-const toldHeldBack = 5
+// maxWarned is how many fields one warning names.
+const maxWarned = 5
 
 // warnOfHeldBack warns the client of which of its labels and annotations are not on all of
 // the pods.
@@ -231,11 +231,11 @@ func warnOfHeldBack(ctx context.Context, fields []string) {
 	if len(fields) == 0 {
 		return
 	}
-	told := strings.Join(fields[:min(len(fields), toldHeldBack)], ", ")
-	if more := len(fields) - toldHeldBack; more > 0 {
-		told += fmt.Sprintf(" and %d more", more)
+	named := strings.Join(fields[:min(len(fields), maxWarned)], ", ")
+	if more := len(fields) - maxWarned; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
 	}
-	warning.AddWarning(ctx, "", told+": on the sandboxes, but not on all of their pods: "+
+	warning.AddWarning(ctx, "", named+": on the sandboxes, but not on all of their pods: "+
 		"held back by a podMetadataPolicy, by the default of the installation, or because the pod template says otherwise")
 }
 
@@ -245,9 +245,9 @@ func warnOfRuntimes(ctx context.Context, claim *v1alpha1.SandboxClaim, pools []s
 	if len(pools) == 0 || len(claim.Spec.EnvVars) == 0 {
 		return
 	}
-	told := strings.Join(pools[:min(len(pools), toldHeldBack)], ", ")
-	if more := len(pools) - toldHeldBack; more > 0 {
-		told += fmt.Sprintf(" and %d more", more)
+	named := strings.Join(pools[:min(len(pools), maxWarned)], ", ")
+	if more := len(pools) - maxWarned; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
 	}
-	warning.AddWarning(ctx, "", told+" has no agent-runtime: envVars are not delivered")
+	warning.AddWarning(ctx, "", named+" has no agent-runtime: envVars are not delivered")
 }

@@ -168,7 +168,7 @@ func (f *Feeds) SetDeleted(set *v1alpha1.SandboxSet) {
 // setChanged lets the claims look again to which a change of a set may matter.
 func (f *Feeds) setChanged(change setChange) {
 	before, after := change.before, change.after
-	f.tellOfCause(before, after)
+	f.reportCause(before, after)
 	switch {
 	case after == nil:
 		f.wakeServed(before.Namespace, before)

@@ -46,10 +46,10 @@ type finisher struct {
 	// setupShare keeps the setting up of runtimes from being one namespace's.
 	setupShare *workShare
 	setUp      setupFunc
-	// tellings limits the writes that only report what claims wait for, and toldAt is when those at
+	// reports limits the writes that only report what claims wait for, and reportedAt is when those at
 	// the front of the queue were woken for that last.
-	tellings *tellings
-	toldAt   time.Time
+	reports    *reportLimiter
+	reportedAt time.Time
 }
 
 func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
@@ -60,7 +60,7 @@ func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Durati
 		planner: p, committer: c, reconciler: r, passer: &passer{p.templates, c}, syncWindow: syncWindow,
 		known:      newUnfinishedClaims(c.clock, c.queue, r.queue),
 		setupShare: newWorkShare(setupsAtOnce, r.queue.Add), setUp: setUp,
-		tellings: newTellings(), toldAt: c.clock.Now(),
+		reports: newReportLimiter(), reportedAt: c.clock.Now(),
 	}
 }
 
@@ -68,9 +68,9 @@ func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Durati
 func (w *finisher) tick(now time.Time) {
 	w.committer.queue.Tick()
 	w.committer.throttles.removeExpired(now)
-	if now.Sub(w.toldAt) >= tellFrontEvery {
-		w.committer.queue.WakeFront(tellFront)
-		w.toldAt = now
+	if now.Sub(w.reportedAt) >= reportFrontInterval {
+		w.committer.queue.WakeFront(reportFront)
+		w.reportedAt = now
 	}
 }
 
@@ -156,7 +156,7 @@ func (w *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		u.listed(seen, held)
 		seen.held = u.look().held
 	}
-	u.work.setups.heard()
+	u.work.setups.clearNotified()
 	metadata, stepped, err := w.bringMetadata(ctx, u, seen, now)
 	if stepped || err != nil {
 		return soon, err
@@ -201,8 +201,8 @@ func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 		return 0
 	}
 	hold := u.work.holdBack(p, now)
-	if hold == 0 && p.OnlyTellsOfWait() && !w.tellings.allow(u.key.Namespace, now) {
-		return wait.Jitter(tellLater, 1)
+	if hold == 0 && p.IsOnlyWaitReport() && !w.reports.allow(u.key.Namespace, now) {
+		return wait.Jitter(reportRetry, 1)
 	}
 	return hold
 }

@@ -109,17 +109,17 @@ func policiesFor(
 	return &template.Spec, nil
 }
 
-// toldRefusals is how many of the reasons for a refusal the status of a claim has.
-const toldRefusals = 3
+// maxRefusals is how many of the reasons for a refusal the status of a claim has.
+const maxRefusals = 3
 
 // refusal says, in the words of a claim's status, that the template does not take what the claim adds.
 func refusal(reason string, errs field.ErrorList) *RefusedError {
-	told := make([]string, 0, toldRefusals)
-	for _, err := range errs[:min(len(errs), toldRefusals)] {
-		told = append(told, err.Error())
+	reasons := make([]string, 0, maxRefusals)
+	for _, err := range errs[:min(len(errs), maxRefusals)] {
+		reasons = append(reasons, err.Error())
 	}
-	why := strings.Join(told, "; ")
-	if more := len(errs) - len(told); more > 0 {
+	why := strings.Join(reasons, "; ")
+	if more := len(errs) - len(reasons); more > 0 {
 		why += fmt.Sprintf("; and %d more", more)
 	}
 	message := v1alpha1.EnvVarsInjectionRejectedMessage(why)

@@ -52,8 +52,8 @@ type setups struct {
 	next  []*setupCall
 	// callers is how many goroutines there are.
 	callers int
-	// told is set if the claim is due already for the calls that have ended.
-	told bool
+	// isNotified is set if the claim is due already for the calls that have ended.
+	isNotified bool
 	// hopeless is why no sandbox of the claim can be set up; nil if none has said so.
 	hopeless *RefusedError
 }
@@ -82,11 +82,11 @@ func newSetups() *setups {
 	return &setups{nonce: string(uuid.NewUUID()), calls: map[types.UID]*setupCall{}}
 }
 
-// heard records that the step which begins now sees the results of all calls that have ended so far.
-func (s *setups) heard() {
+// clearNotified records that the step which begins now sees the results of all calls that have ended so far.
+func (s *setups) clearNotified() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = false
+	s.isNotified = false
 }
 
 // results are how the calls ended that have ended, and why there is no hope for others.
@@ -227,11 +227,11 @@ func (s *setups) end(call *setupCall, err error) (after time.Duration, due bool)
 	}
 	for _, other := range s.calls {
 		if other.result == nil {
-			due, s.told = !s.told, true
+			due, s.isNotified = !s.isNotified, true
 			return progressInterval, due
 		}
 	}
-	s.told = true
+	s.isNotified = true
 	return 0, true
 }
 

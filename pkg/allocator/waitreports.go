@@ -21,45 +21,45 @@ import (
 // within a few seconds.
 
 const (
-	// tellFront is how many claims at the front of a line report another cause, and tellFrontEvery
+	// reportFront is how many claims at the front of a line report another cause, and reportFrontInterval
 	// how often.
-	tellFront      = 10
-	tellFrontEvery = 5 * time.Second
-	// tellWithin is the time within which all claims that wait for a set report that its sandboxes
+	reportFront         = 10
+	reportFrontInterval = 5 * time.Second
+	// reportWithin is the time within which all claims that wait for a set report that its sandboxes
 	// cannot start.
-	tellWithin = time.Minute
-	// tellLater is the delay of a report that is over the limit; it may be up to twice that.
-	tellLater = 10 * time.Second
-	// tellingsEach is how many writes a second only report what claims of a namespace wait for, and
-	// tellingsAtOnce how many at once.
-	tellingsEach   = 20
-	tellingsAtOnce = 40
-	// tellingsOf is how many limiters there are, which namespaces share.
-	tellingsOf = 64
+	reportWithin = time.Minute
+	// reportRetry is the delay of a report that is over the limit; it may be up to twice that.
+	reportRetry = 10 * time.Second
+	// reportsPerSecond is how many writes a second only report what claims of a namespace wait for, and
+	// reportBurst how many at once.
+	reportsPerSecond = 20
+	reportBurst      = 40
+	// reportLimiters is how many limiters there are, which namespaces share.
+	reportLimiters = 64
 )
 
-// tellings limits the writes that only report what claims wait for, for each namespace by itself.
-type tellings struct {
+// reportLimiter limits the writes that only report what claims wait for, for each namespace by itself.
+type reportLimiter struct {
 	seed   maphash.Seed
-	limits [tellingsOf]*rate.Limiter
+	limits [reportLimiters]*rate.Limiter
 }
 
-func newTellings() *tellings {
-	t := &tellings{seed: maphash.MakeSeed()}
-	for i := range t.limits {
-		t.limits[i] = rate.NewLimiter(tellingsEach, tellingsAtOnce)
+func newReportLimiter() *reportLimiter {
+	l := &reportLimiter{seed: maphash.MakeSeed()}
+	for i := range l.limits {
+		l.limits[i] = rate.NewLimiter(reportsPerSecond, reportBurst)
 	}
-	return t
+	return l
 }
 
 // allow reports whether a claim of a namespace may be written now.
-func (t *tellings) allow(namespace string, now time.Time) bool {
-	return t.limits[maphash.String(t.seed, namespace)%tellingsOf].AllowN(now, 1)
+func (l *reportLimiter) allow(namespace string, now time.Time) bool {
+	return l.limits[maphash.String(l.seed, namespace)%reportLimiters].AllowN(now, 1)
 }
 
-// tellOfCause makes the claims that wait for a set due when it becomes known, or is no longer known, why
+// reportCause makes the claims that wait for a set due when it becomes known, or is no longer known, why
 // its sandboxes cannot start. If the cause changes, only those at the front of the line are woken.
-func (f *Feeds) tellOfCause(before, after *v1alpha1.SandboxSet) {
+func (f *Feeds) reportCause(before, after *v1alpha1.SandboxSet) {
 	if after == nil || before == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (f *Feeds) tellOfCause(before, after *v1alpha1.SandboxSet) {
 	}
 	for uid, u := range f.known.namespaces.in(after.Namespace) {
 		if u.mayBeHelped(after) {
-			f.known.due.AddAfter(uid, rand.N(tellWithin)) //nolint:gosec // it spreads work
+			f.known.due.AddAfter(uid, rand.N(reportWithin)) //nolint:gosec // it spreads work
 		}
 	}
 }

@@ -160,8 +160,8 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 // lacksForImage reports whether a claim lacks sandboxes, and its status says that it released some
 // because of their image.
 func lacksForImage(claim *v1alpha1.SandboxClaim) bool {
-	told := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
-	return told != nil && told.Reason == v1alpha1.ReasonFailed && claim.Status.ClaimedReplicas < replicas(claim)
+	reported := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	return reported != nil && reported.Reason == v1alpha1.ReasonFailed && claim.Status.ClaimedReplicas < replicas(claim)
 }
 
 // report writes in the claim's status how resizes went; nothing, if there were none. Why

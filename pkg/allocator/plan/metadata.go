@@ -296,17 +296,17 @@ func (k *podKeys) holdBack(key string) {
 	}
 }
 
-// toldConflicts is how many conflicts a message names.
-const toldConflicts = 3
+// maxConflicts is how many conflicts a message names.
+const maxConflicts = 3
 
 // refusedMetadata is the refusal of a claim for keys that its pod template sets otherwise.
 func refusedMetadata(conflicts field.ErrorList) *RefusedError {
-	told := make([]string, 0, toldConflicts)
-	for _, conflict := range conflicts[:min(len(conflicts), toldConflicts)] {
-		told = append(told, conflict.Error())
+	reasons := make([]string, 0, maxConflicts)
+	for _, conflict := range conflicts[:min(len(conflicts), maxConflicts)] {
+		reasons = append(reasons, conflict.Error())
 	}
-	why := strings.Join(told, "; ")
-	if more := len(conflicts) - len(told); more > 0 {
+	why := strings.Join(reasons, "; ")
+	if more := len(conflicts) - len(reasons); more > 0 {
 		why += fmt.Sprintf("; and %d more", more)
 	}
 	return &RefusedError{Reason: v1alpha1.ReasonInvalidMetadata, Message: v1alpha1.InvalidMetadataMessage(why), Conflict: true, Errors: conflicts}

@@ -43,7 +43,7 @@ func (r *MetadataReport) Keep(why string) {
 	if len(why) > maxReason {
 		why = strings.ToValidUTF8(why[:maxReason], "") + "..."
 	}
-	if len(r.Why) < toldConflicts && !slices.Contains(r.Why, why) {
+	if len(r.Why) < maxConflicts && !slices.Contains(r.Why, why) {
 		r.Why = append(r.Why, why)
 	}
 }
@@ -54,14 +54,14 @@ func MetadataBrought(claim *v1alpha1.SandboxClaim, r *MetadataReport, held []*v1
 	next := *claim
 	next.Status = *claim.Status.DeepCopy()
 	next.Status.ObservedGeneration = claim.Generation
-	r.tell(&next, now)
+	r.setCondition(&next, now)
 	setReadyOfHeld(&next, claim, held, now)
 	return &next
 }
 
-// tell sets the condition of a claim. A change that mattered to no sandbox leaves none
+// setCondition sets the condition of a claim. A change that mattered to no sandbox leaves none
 // behind where there was none.
-func (r *MetadataReport) tell(claim *v1alpha1.SandboxClaim, now time.Time) {
+func (r *MetadataReport) setCondition(claim *v1alpha1.SandboxClaim, now time.Time) {
 	if r == nil {
 		return
 	}
@@ -77,14 +77,14 @@ func (r *MetadataReport) tell(claim *v1alpha1.SandboxClaim, now time.Time) {
 	case was != nil || r.Changed > 0:
 		message := "The sandboxes have the metadata that the claim says"
 		if len(r.HeldBack) > 0 {
-			message += "; not on all of their pods: " + strings.Join(r.HeldBack[:min(len(r.HeldBack), toldHeldBack)], ", ")
+			message += "; not on all of their pods: " + strings.Join(r.HeldBack[:min(len(r.HeldBack), maxWarned)], ", ")
 		}
-		if more := len(r.HeldBack) - toldHeldBack; more > 0 {
+		if more := len(r.HeldBack) - maxWarned; more > 0 {
 			message += fmt.Sprintf(" and %d more", more)
 		}
 		condition(claim, now, v1alpha1.ClaimConditionMetadataSynced, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, message)
 	}
 }
 
-// toldHeldBack is how many fields that are held back a message names.
-const toldHeldBack = 5
+// maxWarned is how many fields that are held back a message names.
+const maxWarned = 5

@@ -31,7 +31,7 @@ func reportOn(a *Assessment, p *claims.Problem) {
 	status := &a.claim.Status
 	if !a.State.Metadata.Behind {
 		status.ObservedGeneration = a.claim.Generation
-		a.State.Metadata.Report.tell(a.claim, a.State.Now)
+		a.State.Metadata.Report.setCondition(a.claim, a.State.Now)
 	}
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming
 	status.Sandboxes = a.listed

@@ -58,7 +58,7 @@ func describe(a *Assessment, p *Plan, left, found int) {
 		status.Message += claims.CreateProblemMessage(claims.CreateProblem(p.Broken))
 	}
 	if !goesOn {
-		tellWhyShort(a.claim)
+		reportShortage(a.claim)
 	}
 }
 
@@ -81,9 +81,9 @@ func poolOf(e *claims.Eligible) string {
 	return "SandboxSet " + e.Name
 }
 
-// tellWhyShort lets the conditions of a claim that has ended short say what its message
+// reportShortage lets the conditions of a claim that has ended short say what its message
 // does.
-func tellWhyShort(claim *v1alpha1.SandboxClaim) {
+func reportShortage(claim *v1alpha1.SandboxClaim) {
 	for _, kind := range []string{v1alpha1.ClaimConditionCompleted, v1alpha1.ClaimConditionReady} {
 		c := meta.FindStatusCondition(claim.Status.Conditions, kind)
 		if c != nil && c.Reason != v1alpha1.ReasonAllReplicasClaimed && (kind == v1alpha1.ClaimConditionCompleted || c.Status == metav1.ConditionFalse) {
@@ -92,9 +92,9 @@ func tellWhyShort(claim *v1alpha1.SandboxClaim) {
 	}
 }
 
-// OnlyTellsOfWait reports whether the plan changes nothing but what the status says of the
+// IsOnlyWaitReport reports whether the plan changes nothing but what the status says of the
 // claim's wait.
-func (p *Plan) OnlyTellsOfWait() bool {
+func (p *Plan) IsOnlyWaitReport() bool {
 	if p.Binds() || p.Ends() {
 		return false
 	}
