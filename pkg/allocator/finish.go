@@ -65,28 +65,28 @@ func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Durati
 }
 
 // tick does what is due by the passing of time, every second.
-func (w *finisher) tick(now time.Time) {
-	w.committer.queue.Tick()
-	w.committer.throttles.removeExpired(now)
-	if now.Sub(w.reportedAt) >= reportFrontInterval {
-		w.committer.queue.WakeFront(reportFront)
-		w.reportedAt = now
+func (f *finisher) tick(now time.Time) {
+	f.committer.queue.Tick()
+	f.committer.throttles.removeExpired(now)
+	if now.Sub(f.reportedAt) >= reportFrontInterval {
+		f.committer.queue.WakeFront(reportFront)
+		f.reportedAt = now
 	}
 }
 
 // tries is how often a claim is planned again at once because candidates have changed.
 const tries = 10
 
-func (w *finisher) namespaceOf(uid types.UID) string {
-	if u := w.known.toWorkAt(uid); u != nil {
+func (f *finisher) namespaceOf(uid types.UID) string {
+	if u := f.known.toWorkAt(uid); u != nil {
 		return u.key.Namespace
 	}
 	return ""
 }
 
-func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	defer w.setupShare.wake() // it may have made the claim due for a setup that is not needed
-	u := w.known.toWorkAt(uid)
+func (f *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	defer f.setupShare.wake() // it may have made the claim due for a setup that is not needed
+	u := f.known.toWorkAt(uid)
 	if u == nil {
 		return 0, nil
 	}
@@ -94,10 +94,10 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	if u.work.span != nil {
 		traced = trace.ContextWithSpan(ctx, u.work.span)
 	}
-	again, err = w.advance(traced, uid, u)
+	again, err = f.advance(traced, uid, u)
 	for range tries {
 		if errors.Is(err, errReplan) {
-			again, err = w.advance(traced, uid, u)
+			again, err = f.advance(traced, uid, u)
 		}
 	}
 	switch {
@@ -105,24 +105,24 @@ func (w *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	case errors.Is(err, errConflict):
 		u.incomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
-		w.committer.queue.Leave(u.waiter)
-		u.work.reservation.release(w.committer.queue) // others can take it meanwhile
-		return w.throttleDelay(u, throttledFor(err)), nil
+		f.committer.queue.Leave(u.waiter)
+		u.work.reservation.release(f.committer.queue) // others can take it meanwhile
+		return f.throttleDelay(u, throttledFor(err)), nil
 	default:
 		u.incomplete() // whatever was written, the store knows
-		w.committer.queue.Leave(u.waiter)
+		f.committer.queue.Leave(u.waiter)
 	}
 	return again, err
 }
 
 // throttleDelay returns how long a throttled claim waits, at most until its deadline: ending a claim
 // is never throttled.
-func (w *finisher) throttleDelay(u *unfinished, throttled time.Duration) time.Duration {
+func (f *finisher) throttleDelay(u *unfinished, throttled time.Duration) time.Duration {
 	claim := u.latest()
 	if claim == nil {
 		return shortest
 	}
-	return min(throttled, max(shortest, plan.Deadline(claim, u.start()).Sub(w.committer.clock.Now())))
+	return min(throttled, max(shortest, plan.Deadline(claim, u.start()).Sub(f.committer.clock.Now())))
 }
 
 // throttledFor returns how long to wait before the retry after a ThrottledError; 0 for other errors.
@@ -135,21 +135,21 @@ func throttledFor(err error) time.Duration {
 
 // advance does the next step for a claim, and returns after what time to do another; 0 means
 // when there is news.
-func (w *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
-	now := w.committer.clock.Now()
-	seen, mine := u.look(), w.isMine(uid, u)
-	w.known.setMine(u, mine)
+func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
+	now := f.committer.clock.Now()
+	seen, mine := u.look(), f.isMine(uid, u)
+	f.known.setMine(u, mine)
 	switch {
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
-		return 0, w.abandon(ctx, uid, u, seen)
+		return 0, f.abandon(ctx, uid, u, seen)
 	case !claims.Unfinished(seen.claim):
-		w.committer.queue.Served(u.waiter, int(seen.claim.Status.ClaimedReplicas))
-		w.known.forget(u, uid)
+		f.committer.queue.Served(u.waiter, int(seen.claim.Status.ClaimedReplicas))
+		f.known.forget(u, uid)
 		return 0, nil
 	case !mine:
-		return w.watchOthers(u, seen, now), nil
+		return f.watchOthers(u, seen, now), nil
 	case !seen.complete:
-		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
+		held, err := f.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {
 			return 0, err
 		}
@@ -157,20 +157,20 @@ func (w *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		seen.held = u.look().held
 	}
 	u.work.setups.clearNotified()
-	metadata, stepped, err := w.bringMetadata(ctx, u, seen, now)
+	metadata, stepped, err := f.bringMetadata(ctx, u, seen, now)
 	if stepped || err != nil {
 		return soon, err
 	}
 	key := limitKey{seen.claim.Namespace, plan.Claimer(seen.claim)}
-	throttled := w.committer.throttles.delay(key, uid, now)
-	if throttled > 0 && !w.canAdvance(u, seen, now) {
+	throttled := f.committer.throttles.delay(key, uid, now)
+	if throttled > 0 && !f.canAdvance(u, seen, now) {
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
-	defer w.committer.throttles.done(key, uid)
-	try := &attempt{planner: w.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}
+	defer f.committer.throttles.done(key, uid)
+	try := &attempt{planner: f.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}
 	try.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if try.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.reservation.refused == nil {
+	if try.state.Setups, hopeless = f.setupsOf(u, seen.held); u.work.reservation.refused == nil {
 		u.work.reservation.refused = hopeless
 	}
 	p, err := try.plan(ctx)
@@ -178,41 +178,41 @@ func (w *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		return 0, err
 	}
 	u.planned(&try.state, p)
-	hold := w.holdBack(u, p, now)
+	hold := f.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
-		w.setUpRuntimes(u)
-		w.wait(try, p)
-		return w.until(u, try, p, hold), nil
+		f.setUpRuntimes(u)
+		f.wait(try, p)
+		return f.until(u, try, p, hold), nil
 	}
-	return w.write(ctx, u, seen, try, p, now)
+	return f.write(ctx, u, seen, try, p, now)
 }
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
 // deadline, its spec has changed, or it holds sandboxes that are starting.
-func (w *finisher) canAdvance(u *unfinished, seen view, now time.Time) bool {
+func (f *finisher) canAdvance(u *unfinished, seen view, now time.Time) bool {
 	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
 		slices.ContainsFunc(seen.held, plan.IsStarting)
 }
 
 // holdBack returns for how long a plan is not written yet. Writes that only report what a claim waits
 // for are limited.
-func (w *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
+func (f *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
 	if !p.Changes() {
 		return 0
 	}
 	hold := u.work.holdBack(p, now)
-	if hold == 0 && p.IsOnlyWaitReport() && !w.reports.allow(u.key.Namespace, now) {
+	if hold == 0 && p.IsOnlyWaitReport() && !f.reports.allow(u.key.Namespace, now) {
 		return wait.Jitter(reportRetry, 1)
 	}
 	return hold
 }
 
 // write writes a plan, and returns after what time the claim is due again.
-func (w *finisher) write(ctx context.Context, u *unfinished, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
-	written, err := w.committer.write(ctx, false, p, &u.work.reservation)
+func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
+	written, err := f.committer.write(ctx, false, p, &u.work.reservation)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.reservation.refused != nil && u.work.reservation.refused.Reason == v1alpha1.ReasonTooLarge {
-			return w.releaseStarting(ctx, u, seen, err)
+			return f.releaseStarting(ctx, u, seen, err)
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.reservation.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
@@ -221,36 +221,36 @@ func (w *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 	}
 	key := limitKey{seen.claim.Namespace, p.Claimer}
 	if retryAfter := throttledFor(err); retryAfter > 0 {
-		w.committer.throttles.rejected(key, retryAfter, now)
+		f.committer.throttles.rejected(key, retryAfter, now)
 	}
 	if err != nil {
 		return 0, err
 	}
 	if p.AddsSandboxes() {
-		w.committer.throttles.accepted(key)
+		f.committer.throttles.accepted(key)
 	}
 	all, _ := p.Sandboxes()
 	u.wrote(seen, written, all)
 	u.work.wrote(p, now)
 	if p.Ends() {
-		w.known.forget(u, p.Claim.UID)
+		f.known.forget(u, p.Claim.UID)
 		return 0, nil
 	}
-	w.setUpRuntimes(u)
-	w.wait(try, p)
+	f.setUpRuntimes(u)
+	f.wait(try, p)
 	return soon, nil
 }
 
 // releaseStarting releases what is starting for a claim whose end does not fit into one transaction with
 // that; tooLarge says so. The next step writes the end.
-func (w *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
+func (f *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
 	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
 		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
 	})
 	if len(starting) == 0 {
 		return 0, tooLarge
 	}
-	if _, err := w.releaseSandboxes(ctx, starting); err != nil {
+	if _, err := f.releaseSandboxes(ctx, starting); err != nil {
 		return 0, err
 	}
 	u.incomplete()
@@ -259,7 +259,7 @@ func (w *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view
 
 // wait queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
 // that other claims are served meanwhile.
-func (w *finisher) wait(try *attempt, p *plan.Plan) {
+func (f *finisher) wait(try *attempt, p *plan.Plan) {
 	if try.throttled > 0 {
 		try.planner.stock.queue.Leave(try.waiter)
 		return
@@ -271,8 +271,8 @@ func (w *finisher) wait(try *attempt, p *plan.Plan) {
 const shortest = 20 * time.Millisecond
 
 // until is how long nothing changes by the passing of time alone after a plan.
-func (w *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
-	now := w.committer.clock.Now()
+func (f *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
+	now := f.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
 		next = append(next, hold)
@@ -290,7 +290,7 @@ func (w *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Du
 			next = append(next, at.Sub(now))
 		}
 	}
-	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
+	if left := f.creatorWorksUntil(u).Sub(now); left > 0 {
 		next = append(next, left)
 	}
 	return max(shortest, slices.Min(next))
@@ -298,26 +298,26 @@ func (w *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Du
 
 // abandon ends the work on a claim that is gone: bound sandboxes stay with their
 // users, but what was only starting for the claim is released.
-func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
-	u.work.reservation.release(w.committer.queue)
-	w.committer.queue.Leave(u.waiter)
-	isMine := w.isMine(uid, u)
+func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
+	u.work.reservation.release(f.committer.queue)
+	f.committer.queue.Leave(u.waiter)
+	isMine := f.isMine(uid, u)
 	u.work.setups.keep(nil)
 	if isMine {
-		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
+		held, err := f.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {
 			return err
 		}
 		starting := slices.DeleteFunc(held, func(sb *v1alpha1.Sandbox) bool { return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil })
 		for len(starting) > 0 {
-			n, err := w.releaseSandboxes(ctx, starting)
+			n, err := f.releaseSandboxes(ctx, starting)
 			if err != nil {
 				return fmt.Errorf("releasing sandboxes of a deleted claim: %w", err)
 			}
 			starting = starting[n:]
 		}
 	}
-	now := w.committer.clock.Now()
+	now := f.committer.clock.Now()
 	ended := seen.claim
 	if ended.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		ended = plan.Deleted(seen.claim, now)
@@ -326,16 +326,16 @@ func (w *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 	u.mu.Lock()
 	u.claim = ended
 	u.mu.Unlock()
-	w.known.forget(u, uid)
+	f.known.forget(u, uid)
 	return nil
 }
 
 // releaseSandboxes releases the first sandboxes, as many as a transaction takes, and returns how many.
-func (w *finisher) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
+func (f *finisher) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
 	for n := min(len(all), maxReleases); ; n = max(1, n/2) {
-		txn := w.committer.store.Begin()
+		txn := f.committer.store.Begin()
 		for i, sb := range all[:n] {
-			if err := txn.UpdateSandbox(ctx, plan.Release(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
+			if err := txn.UpdateSandbox(ctx, plan.Release(sb, f.committer.clock.Now()), int64(version(sb))); err != nil {
 				return 0, err
 			}
 			if txn.Bytes() > etcdtxn.MaxBytes/2 {
@@ -343,7 +343,7 @@ func (w *finisher) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox
 				break
 			}
 		}
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.committer.commitTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.committer.commitTimeout)
 		err := txn.Commit(within)
 		cancel()
 		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {

@@ -124,38 +124,38 @@ type passer struct {
 // it holds, ordered by name, in one transaction at most, and returns what it wrote. done reports
 // whether there are none left. errConflict means that claim or sandboxes are not as they were seen;
 // nothing was written then.
-func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
+func (w *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
 	left := p.left(held)
 	if len(left) == 0 {
-		p.end(s.committer.clock.Now())
+		p.end(w.committer.clock.Now())
 		return nil, true, nil
 	}
-	txn := s.committer.store.Begin()
+	txn := w.committer.store.Begin()
 	defer txn.Release()
 	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
 		return nil, false, err
 	}
-	batch, err := s.fill(ctx, txn, p, claim, left[:min(len(left), lookedAtOnce)])
+	batch, err := w.fill(ctx, txn, p, claim, left[:min(len(left), lookedAtOnce)])
 	if err != nil {
 		return nil, false, err
 	}
 	if len(batch.next) > 0 {
 		key := limitKey{namespace: claim.Namespace}
-		if throttled := s.committer.throttles.delay(key, claim.UID, s.committer.clock.Now()); throttled > 0 {
+		if throttled := w.committer.throttles.delay(key, claim.UID, w.committer.clock.Now()); throttled > 0 {
 			return nil, false, &ThrottledError{RetryAfter: throttled}
 		}
-		defer s.committer.throttles.done(key, claim.UID)
+		defer w.committer.throttles.done(key, claim.UID)
 		// It counts for no user: any user with the right to change the claim may have caused it.
 		txn.AllowThrottling()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.committer.commitTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.committer.commitTimeout)
 		defer cancel()
-		if err := s.commit(within, txn, p, batch); err != nil {
+		if err := w.commit(within, txn, p, batch); err != nil {
 			if retryAfter := throttledFor(err); retryAfter > 0 {
-				s.committer.throttles.rejected(key, retryAfter, s.committer.clock.Now())
+				w.committer.throttles.rejected(key, retryAfter, w.committer.clock.Now())
 			}
 			return nil, false, err
 		}
-		s.committer.throttles.accepted(key)
+		w.committer.throttles.accepted(key)
 	}
 	for _, sb := range batch.looked {
 		p.note(sb)
@@ -183,15 +183,15 @@ type batch struct {
 }
 
 // fill puts what becomes of sandboxes into a transaction, until it is full.
-func (s *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
+func (w *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
 	marks, err := plan.NewMarks(claim)
 	if err != nil {
 		return nil, err
 	}
 	b := &batch{marks: marks}
-	bad := s.templates.agentMetadata(claim)
+	bad := w.templates.agentMetadata(claim)
 	b.invalid = bad != nil
-	policies := podPolicies{passer: s, claim: claim, known: map[poolLabels]podPolicy{}}
+	policies := podPolicies{passer: w, claim: claim, known: map[poolLabels]podPolicy{}}
 	for _, sb := range left {
 		if len(b.next) >= p.room || txn.Bytes() > etcdtxn.MaxBytes/2 {
 			break
@@ -226,12 +226,12 @@ func (s *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1al
 
 // commit commits a batch. One that etcd takes no more of leaves less room for the next; one
 // sandbox that it does not take stays as it is.
-func (s *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch) error {
+func (w *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch) error {
 	err := txn.Commit(ctx)
 	var conflict *etcdtxn.ConflictError
 	switch {
 	case err == nil:
-		s.committer.lag.wrote(version(b.next[0]))
+		w.committer.lag.wrote(version(b.next[0]))
 	case errors.As(err, &conflict):
 		return errConflict
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:

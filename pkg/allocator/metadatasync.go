@@ -56,99 +56,99 @@ func newMetadataSyncer(r *reconciler, p *passer) *metadataSyncer {
 }
 
 // observeClaim takes in the state of a claim.
-func (e *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
-	e.mu.Lock()
-	defer e.mu.Unlock() // so that it is not forgotten meanwhile
-	known := e.byUID[claim.UID]
+func (s *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // so that it is not forgotten meanwhile
+	known := s.byUID[claim.UID]
 	if known == nil && claims.MetadataBehind(claim) {
 		known = &edited{namespace: claim.Namespace, pass: newMetadataPass()}
-		e.byUID[claim.UID] = known
+		s.byUID[claim.UID] = known
 	}
 	if known != nil && known.is(claim) {
-		e.reconciler.queue.Add(claim.UID)
+		s.reconciler.queue.Add(claim.UID)
 	}
 }
 
 // claimIsGone takes in that a claim is gone.
-func (e *metadataSyncer) claimIsGone(uid types.UID) {
-	known := e.of(uid)
+func (s *metadataSyncer) claimIsGone(uid types.UID) {
+	known := s.of(uid)
 	if known == nil {
 		return
 	}
 	known.mu.Lock()
 	known.deleted = true
 	known.mu.Unlock()
-	e.reconciler.queue.Add(uid)
+	s.reconciler.queue.Add(uid)
 }
 
 // listed takes in which claims there are as of a resourceVersion.
-func (e *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) {
-	for uid, known := range e.all() {
+func (s *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) {
+	for uid, known := range s.all() {
 		if claim := known.latest(); claim != nil && !all[uid] && version(claim) <= resourceVersion {
-			e.claimIsGone(uid)
+			s.claimIsGone(uid)
 		}
 	}
 }
 
 // wake makes every claim due.
-func (e *metadataSyncer) wake() {
-	for uid := range e.all() {
-		e.reconciler.queue.Add(uid)
+func (s *metadataSyncer) wake() {
+	for uid := range s.all() {
+		s.reconciler.queue.Add(uid)
 	}
 }
 
-func (e *metadataSyncer) all() map[types.UID]*edited {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return maps.Clone(e.byUID)
+func (s *metadataSyncer) all() map[types.UID]*edited {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byUID)
 }
 
 // is takes in the state of the claim, and reports whether that is news.
-func (c *edited) is(claim *v1alpha1.SandboxClaim) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.claim != nil && version(claim) <= version(c.claim) {
+func (e *edited) is(claim *v1alpha1.SandboxClaim) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.claim != nil && version(claim) <= version(e.claim) {
 		return false
 	}
-	c.claim = claim
+	e.claim = claim
 	return true
 }
 
 // latest is the claim as it stands; nil if it is gone.
-func (c *edited) latest() *v1alpha1.SandboxClaim {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.deleted {
+func (e *edited) latest() *v1alpha1.SandboxClaim {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.deleted {
 		return nil
 	}
-	return c.claim
+	return e.claim
 }
 
-func (e *metadataSyncer) namespaceOf(uid types.UID) string {
-	if known := e.of(uid); known != nil {
+func (s *metadataSyncer) namespaceOf(uid types.UID) string {
+	if known := s.of(uid); known != nil {
 		return known.namespace
 	}
 	return ""
 }
 
 // of returns what is known of a claim; nil if it is not among these.
-func (e *metadataSyncer) of(uid types.UID) *edited {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.byUID[uid]
+func (s *metadataSyncer) of(uid types.UID) *edited {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byUID[uid]
 }
 
-func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	known := e.of(uid)
+func (s *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	known := s.of(uid)
 	if known == nil {
 		return 0, nil
 	}
 	claim := known.latest()
 	if claim == nil {
-		e.forget(uid)
+		s.forget(uid)
 		return 0, nil
 	}
-	again, err = e.sync(ctx, uid, known, claim)
+	again, err = s.sync(ctx, uid, known, claim)
 	if err != nil && throttledFor(err) == 0 {
 		known.held, known.read = nil, false // whatever was written, the store knows
 	}
@@ -157,13 +157,13 @@ func (e *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again ti
 
 // sync does the next step for a claim, and returns after what time to do another; 0 means when
 // there is news.
-func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
-	now := e.passer.committer.clock.Now()
+func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
+	now := s.passer.committer.clock.Now()
 	switch {
-	case !e.reconciler.isMine(uid):
+	case !s.reconciler.isMine(uid):
 		known.held, known.read = nil, false
 		if !claims.MetadataBehind(claim) {
-			e.forget(uid)
+			s.forget(uid)
 		}
 		return 0, nil
 	case claims.MetadataBehind(claim):
@@ -171,7 +171,7 @@ func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 			known.pass.begin(claim, now)
 		}
 	case known.pass.isQuiet(now):
-		e.forget(uid)
+		s.forget(uid)
 		return 0, nil
 	case known.pass.spacing.isOver(now):
 		// Nothing is to be brought, also where a change was not: others have brought it, or
@@ -182,10 +182,10 @@ func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 		return known.pass.spacing.until.Sub(now), nil
 	}
 	if !known.pass.isDone(claim) {
-		if err := e.read(ctx, known, claim); err != nil {
+		if err := s.read(ctx, known, claim); err != nil {
 			return 0, err
 		}
-		wrote, done, err := e.passer.step(ctx, known.pass, claim, known.held)
+		wrote, done, err := s.passer.step(ctx, known.pass, claim, known.held)
 		if err != nil {
 			return 0, err
 		}
@@ -194,7 +194,7 @@ func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 			return soon, nil
 		}
 	}
-	if err := e.observe(ctx, known, claim); err != nil {
+	if err := s.observe(ctx, known, claim); err != nil {
 		return 0, err
 	}
 	known.held, known.read = nil, false
@@ -202,11 +202,11 @@ func (e *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 }
 
 // read reads the sandboxes of the claim, if they are not known.
-func (e *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+func (s *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
 	if known.read {
 		return nil
 	}
-	held, err := e.passer.committer.store.SandboxesOf(ctx, claim)
+	held, err := s.passer.committer.store.SandboxesOf(ctx, claim)
 	if err != nil {
 		return err
 	}
@@ -219,18 +219,18 @@ func (e *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha
 func byName(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) }
 
 // wrote takes in what a step wrote.
-func (c *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
+func (e *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
 	for _, sb := range sandboxes {
-		if at, found := slices.BinarySearchFunc(c.held, sb, byName); found {
-			c.held[at] = sb
+		if at, found := slices.BinarySearchFunc(e.held, sb, byName); found {
+			e.held[at] = sb
 		}
 	}
 }
 
 // observe notes in the claim that its sandboxes have what it says.
-func (e *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
-	next := plan.MetadataBrought(claim, &known.pass.report, known.held, e.passer.committer.clock.Now())
-	if err := e.passer.committer.updateClaim(ctx, next); err != nil {
+func (s *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+	next := plan.MetadataBrought(claim, &known.pass.report, known.held, s.passer.committer.clock.Now())
+	if err := s.passer.committer.updateClaim(ctx, next); err != nil {
 		return err
 	}
 	known.is(next)
@@ -238,12 +238,12 @@ func (e *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1al
 }
 
 // forget ends the work on a claim, unless there is news of it.
-func (e *metadataSyncer) forget(uid types.UID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if known := e.byUID[uid]; known != nil {
+func (s *metadataSyncer) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.byUID[uid]; known != nil {
 		if claim := known.latest(); claim == nil || !claims.MetadataBehind(claim) {
-			delete(e.byUID, uid)
+			delete(s.byUID, uid)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (e *metadataSyncer) forget(uid types.UID) {
 // bringMetadata does the next step for the metadata of a claim that was changed before the claim is
 // Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
 // returns what the plan has to know, or that a transaction was written and the step is over. The metadataSyncer does it for claims that are Completed.
-func (w *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+func (f *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
 	claim, pass := seen.claim, u.work.metadata
 	switch {
 	case claim.Status.ObservedGeneration == claim.Generation:
@@ -271,7 +271,7 @@ func (w *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, 
 	if now.Before(pass.next()) || !now.Before(plan.Deadline(claim, u.start())) {
 		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
 	}
-	wrote, done, err := w.passer.step(ctx, pass, claim, seen.held)
+	wrote, done, err := f.passer.step(ctx, pass, claim, seen.held)
 	throttled := throttledFor(err)
 	switch {
 	case throttled > 0: // the rest of the step may have writes that are not rejected

@@ -20,23 +20,23 @@ import (
 // for as long as that may be answered and a little longer, and then the one that all
 // agree on. One that has set up runtimes for it, or is about it, goes on until that is
 // written.
-func (w *finisher) isMine(uid types.UID, u *unfinished) bool {
-	if w.reconciler.isAlone() {
+func (f *finisher) isMine(uid types.UID, u *unfinished) bool {
+	if f.reconciler.isAlone() {
 		return true
 	}
-	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
+	if u.work != nil && (u.work.setups.inHand() || f.hasMarked(u)) {
 		return true
 	}
-	if w.committer.clock.Now().Before(w.creatorWorksUntil(u)) {
+	if f.committer.clock.Now().Before(f.creatorWorksUntil(u)) {
 		return !u.created.IsZero()
 	}
-	return w.reconciler.isMine(uid)
+	return f.reconciler.isMine(uid)
 }
 
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. No other server does then.
-func (w *finisher) hasMarked(u *unfinished) bool {
-	peers, claim := w.peers.Load(), u.latest()
+func (f *finisher) hasMarked(u *unfinished) bool {
+	peers, claim := f.peers.Load(), u.latest()
 	if peers == nil || claim == nil || !claims.Mounts(claim) {
 		return false
 	}
@@ -48,17 +48,17 @@ func (w *finisher) hasMarked(u *unfinished) bool {
 
 // watchOthers keeps the place of a claim that another server works at, so that
 // newcomers here do not overtake it, and returns when to look again whose it is.
-func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
-	q := w.committer.queue
+func (f *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
+	q := f.committer.queue
 	u.work.reservation.release(q)
-	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
+	e := claims.EligiblePools(seen.claim, &f.planner.stock.sets)
 	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
 	wants := assessment.Wants()
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
 	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))
-	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
+	if left := f.creatorWorksUntil(u).Sub(now); left > 0 {
 		return max(shortest, left)
 	}
 	return 0 // until there are other servers
@@ -66,30 +66,30 @@ func (w *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Dur
 
 // confirm makes sure that those who are before newcomers in the lines of pools still
 // wait: the watch may not have reported yet that they are served.
-func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
+func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 	const most = 16
-	for _, uid := range w.committer.queue.Before(sources, most) {
-		u := w.known.of(uid)
+	for _, uid := range f.committer.queue.Before(sources, most) {
+		u := f.known.of(uid)
 		if u == nil {
 			continue
 		}
 		seen := u.latest()
-		if seen == nil || w.isMine(uid, u) {
+		if seen == nil || f.isMine(uid, u) {
 			continue // this server knows
 		}
-		stored, err := w.committer.store.Claim(ctx, seen.Namespace, seen.Name)
+		stored, err := f.committer.store.Claim(ctx, seen.Namespace, seen.Name)
 		switch {
 		case err != nil:
 			return err
 		case stored == nil || stored.UID != uid:
 			u.claimIsGone()
-			w.committer.queue.Leave(u.waiter)
+			f.committer.queue.Leave(u.waiter)
 		case !u.setClaim(stored) || claims.Unfinished(stored):
 			continue
 		default:
-			w.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
+			f.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
 		}
-		w.known.due.Add(uid)
+		f.known.due.Add(uid)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (w *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 
 // creatorWorksUntil is the time until which the server that created a claim works on it; after
 // that the server that all agree on does. It is zero for a claim that was reopened.
-func (w *finisher) creatorWorksUntil(u *unfinished) time.Time {
+func (f *finisher) creatorWorksUntil(u *unfinished) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
 		if plan.WasReopened(claim) {
@@ -112,7 +112,7 @@ func (w *finisher) creatorWorksUntil(u *unfinished) time.Time {
 			since = claim.CreationTimestamp.Time
 		}
 	}
-	return since.Add(w.syncWindow + handOverAfter)
+	return since.Add(f.syncWindow + handOverAfter)
 }
 
 // peers are the servers of the store, as far as this one knows.

@@ -47,93 +47,93 @@ func newRebinder(r *reconciler, c *committer) *rebinder {
 }
 
 // sandboxIs takes in the state of a sandbox: one that is being deleted is lost to its claim.
-func (h *rebinder) sandboxIs(sb *v1alpha1.Sandbox) {
+func (r *rebinder) sandboxIs(sb *v1alpha1.Sandbox) {
 	if sb.DeletionTimestamp != nil {
-		h.sandboxIsGone(sb)
+		r.sandboxIsGone(sb)
 	}
 }
 
 // sandboxIsGone takes in that a sandbox is gone.
-func (h *rebinder) sandboxIsGone(sb *v1alpha1.Sandbox) {
+func (r *rebinder) sandboxIsGone(sb *v1alpha1.Sandbox) {
 	uid, name := types.UID(sb.Annotations[v1alpha1.AnnotationOwner]), sb.Labels[v1alpha1.LabelClaimName]
 	if v1alpha1.OfAgentSandbox(sb) && uid != "" && name != "" {
-		h.look(uid, lookedAt{NamespacedName: types.NamespacedName{Namespace: sb.Namespace, Name: name}})
+		r.look(uid, lookedAt{NamespacedName: types.NamespacedName{Namespace: sb.Namespace, Name: name}})
 	}
 }
 
 // observeClaim takes in the state of a claim. One that says that its sandbox is missing is
 // looked at: the controller that follows sandboxes has seen what no watch of this server shows, such
 // as a sandbox that is another's.
-func (h *rebinder) observeClaim(claim *v1alpha1.SandboxClaim) {
-	if claims.SaysMissing(claim) && plan.Heals(claim, h.committer.clock.Now()) {
-		h.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
+func (r *rebinder) observeClaim(claim *v1alpha1.SandboxClaim) {
+	if claims.SaysMissing(claim) && plan.Heals(claim, r.committer.clock.Now()) {
+		r.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
 	}
 }
 
 // listed takes in a claim of a list: it may have lost its sandbox while no server was there.
-func (h *rebinder) listed(claim *v1alpha1.SandboxClaim) {
-	if plan.Heals(claim, h.committer.clock.Now()) {
-		h.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, listed: claim})
+func (r *rebinder) listed(claim *v1alpha1.SandboxClaim) {
+	if plan.Heals(claim, r.committer.clock.Now()) {
+		r.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, listed: claim})
 	}
 }
 
-func (h *rebinder) look(uid types.UID, at lookedAt) {
-	h.mu.Lock()
-	known, ok := h.known[uid]
+func (r *rebinder) look(uid types.UID, at lookedAt) {
+	r.mu.Lock()
+	known, ok := r.known[uid]
 	if ok && known.listed == nil {
 		at = known
 	}
 	at.news = known.news + 1
-	h.known[uid] = at
-	h.mu.Unlock()
-	h.reconciler.queue.Add(uid)
+	r.known[uid] = at
+	r.mu.Unlock()
+	r.reconciler.queue.Add(uid)
 }
 
 // wake looks again at all that are known, because the servers are others.
-func (h *rebinder) wake() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for uid := range h.known {
-		h.reconciler.queue.Add(uid)
+func (r *rebinder) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid := range r.known {
+		r.reconciler.queue.Add(uid)
 	}
 }
 
-func (h *rebinder) at(uid types.UID) (lookedAt, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	at, ok := h.known[uid]
+func (r *rebinder) at(uid types.UID) (lookedAt, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.known[uid]
 	return at, ok
 }
 
 // forget forgets a claim that has been looked at, unless there is news of it.
-func (h *rebinder) forget(uid types.UID, at lookedAt) {
-	h.mu.Lock()
-	if h.known[uid].news == at.news {
-		delete(h.known, uid)
+func (r *rebinder) forget(uid types.UID, at lookedAt) {
+	r.mu.Lock()
+	if r.known[uid].news == at.news {
+		delete(r.known, uid)
 	}
-	h.mu.Unlock()
+	r.mu.Unlock()
 }
 
-func (h *rebinder) namespaceOf(uid types.UID) string {
-	at, _ := h.at(uid)
+func (r *rebinder) namespaceOf(uid types.UID) string {
+	at, _ := r.at(uid)
 	return at.Namespace
 }
 
-func (h *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	if at, ok := h.at(uid); ok {
-		return h.rebind(ctx, uid, at)
+func (r *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	if at, ok := r.at(uid); ok {
+		return r.rebind(ctx, uid, at)
 	}
 	return 0, nil
 }
 
 // sandboxOf returns the sandbox that a claim names, no older than a resourceVersion; nil if
 // there is none.
-func (h *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, notOlderThan uint64) (*v1alpha1.Sandbox, error) {
+func (r *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, notOlderThan uint64) (*v1alpha1.Sandbox, error) {
 	name := claims.AgentSandbox(claim)
 	if name == "" {
 		return nil, nil
 	}
-	return h.committer.store.Sandbox(ctx, claim.Namespace, name, notOlderThan)
+	return r.committer.store.Sandbox(ctx, claim.Namespace, name, notOlderThan)
 }
 
 // otherServer is after what time a server looks whether the one that a claim belongs to has
@@ -142,40 +142,40 @@ const otherServer = 30 * time.Second
 
 // rebind reopens a claim that has lost its sandbox, and returns after what time to look
 // again; 0 means when there is news.
-func (h *rebinder) rebind(ctx context.Context, uid types.UID, at lookedAt) (time.Duration, error) {
+func (r *rebinder) rebind(ctx context.Context, uid types.UID, at lookedAt) (time.Duration, error) {
 	if at.listed != nil {
-		if sb, err := h.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLost(at.listed, sb) {
-			h.forget(uid, at)
+		if sb, err := r.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLost(at.listed, sb) {
+			r.forget(uid, at)
 			return 0, nil
 		}
 	}
-	claim, err := h.committer.store.Claim(ctx, at.Namespace, at.Name)
+	claim, err := r.committer.store.Claim(ctx, at.Namespace, at.Name)
 	if err != nil {
 		return 0, err
 	}
-	now := h.committer.clock.Now()
+	now := r.committer.clock.Now()
 	if claim == nil || claim.UID != uid || !plan.Heals(claim, now) {
-		h.forget(uid, at)
+		r.forget(uid, at)
 		return 0, nil
 	}
-	sb, err := h.sandboxOf(ctx, claim, version(claim))
+	sb, err := r.sandboxOf(ctx, claim, version(claim))
 	if err != nil {
 		return 0, err
 	}
 	if !plan.HasLost(claim, sb) {
-		h.forget(uid, at)
+		r.forget(uid, at)
 		return 0, nil
 	}
-	if !h.reconciler.isMine(uid) {
+	if !r.reconciler.isMine(uid) {
 		return otherServer, nil
 	}
 	if rest := plan.ReopensAt(claim).Sub(now); rest > 0 {
 		return rest, nil
 	}
-	if err := h.committer.updateClaim(ctx, plan.Reopened(claim, now)); err != nil {
+	if err := r.committer.updateClaim(ctx, plan.Reopened(claim, now)); err != nil {
 		return 0, err
 	}
 	klog.FromContext(ctx).V(2).Info("Reopened claim that has lost its sandbox", "claim", at.NamespacedName)
-	h.forget(uid, at)
+	r.forget(uid, at)
 	return 0, nil
 }

@@ -252,11 +252,11 @@ func setupError(err error) *claims.SetupError {
 
 // setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
 // and why none of them can be set up; nil if that is not known.
-func (w *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
+func (f *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
 	u.work.setups.keep(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
-	if peers := w.peers.Load(); peers != nil {
+	if peers := f.peers.Load(); peers != nil {
 		known.Mounting, known.Servers = peers.mark(u.work.setups), peers.servers
 	}
 	return known, hopeless
@@ -264,54 +264,54 @@ func (w *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setup
 
 // setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
 // due. It is called when what was planned is written, and makes no transaction wait.
-func (w *finisher) setUpRuntimes(u *unfinished) {
+func (f *finisher) setUpRuntimes(u *unfinished) {
 	seen := u.look()
 	if len(seen.held) == 0 {
 		u.work.setups.keep(nil)
 		return
 	}
-	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: w.committer.clock.Now()}
-	state.Setups, _ = w.setupsOf(u, seen.held)
+	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: f.committer.clock.Now()}
+	state.Setups, _ = f.setupsOf(u, seen.held)
 	u.work.setups.add(&state, state.ToSetUp())
-	w.callRuntimes(u)
+	f.callRuntimes(u)
 }
 
 // callRuntimes begins the calls of a claim, as many as may be at a time. The end of one
 // begins the next, and news of share do.
-func (w *finisher) callRuntimes(u *unfinished) {
+func (f *finisher) callRuntimes(u *unfinished) {
 	s := u.work.setups
 	for call := s.take(); call != nil; call = s.take() {
 		namespace, uid := call.claim.Namespace, call.claim.UID
-		if !w.setupShare.begin(namespace, uid) {
+		if !f.setupShare.begin(namespace, uid) {
 			s.putBack(call)
 			return
 		}
-		if !w.reconciler.background(func(ctx context.Context) { w.callRuntime(ctx, u, call) }) {
+		if !f.reconciler.background(func(ctx context.Context) { f.callRuntime(ctx, u, call) }) {
 			s.putBack(call)
-			w.setupShare.end(namespace)
+			f.setupShare.end(namespace)
 			return
 		}
 	}
 }
 
 // callRuntime sets up one runtime.
-func (w *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCall) {
-	s, begin := u.work.setups, w.committer.clock.Now()
+func (f *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCall) {
+	s, begin := u.work.setups, f.committer.clock.Now()
 	var err error
 	if within := s.begin(ctx, call, begin); within != nil {
 		if u.work.span != nil {
 			within = trace.ContextWithSpan(within, u.work.span)
 		}
-		err = w.setUp(within, call.claim, call.sb)
-		observeSetup(err, w.committer.clock.Since(begin))
+		err = f.setUp(within, call.claim, call.sb)
+		observeSetup(err, f.committer.clock.Since(begin))
 	}
 	after, due := s.end(call, err)
-	w.setupShare.end(call.claim.Namespace)
+	f.setupShare.end(call.claim.Namespace)
 	if ctx.Err() != nil {
 		return // another server goes on
 	}
 	if due {
-		w.known.due.AddAfter(call.claim.UID, after)
+		f.known.due.AddAfter(call.claim.UID, after)
 	}
-	w.callRuntimes(u)
+	f.callRuntimes(u)
 }
