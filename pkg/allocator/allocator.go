@@ -128,7 +128,7 @@ func New(o Options) *Allocator {
 		commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
 	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
-	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.passer)
+	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.writer)
 	a.rebinder = newRebinder(a.reconciler, a.committer)
 	a.reconciler.subreconcilers = []subreconciler{
 		a.finisher, newLimited(a.rebinder, rebindsAtOnce, a.reconciler), newLimited(a.metadata, metadataSyncsAtOnce, a.reconciler),

@@ -306,7 +306,7 @@ func (d *desk) planned(t *attempt) *plan.Plan {
 
 // looksAgain is after what time a claim looks again without news.
 func (d *desk) looksAgain(t *attempt, p *plan.Plan) time.Duration {
-	return d.finisher.until(&unfinished{created: t.state.Start}, t, p, 0)
+	return d.finisher.nextCheck(&unfinished{created: t.state.Start}, t, p, 0)
 }
 
 // woken are the claims that are due, which are no longer.

@@ -37,7 +37,7 @@ type finisher struct {
 	planner    *planner
 	committer  *committer
 	reconciler *reconciler
-	passer     *passer
+	writer     *metadataWriter
 	syncWindow time.Duration
 	// peers are the servers of the store; nil before they are known.
 	peers atomic.Pointer[peers]
@@ -57,7 +57,7 @@ func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Durati
 		setUp = noSetUp
 	}
 	return &finisher{
-		planner: p, committer: c, reconciler: r, passer: &passer{p.templates, c}, syncWindow: syncWindow,
+		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
 		known:      newUnfinishedClaims(c.clock, c.queue, r.queue),
 		setupShare: newWorkShare(setupsAtOnce, r.queue.Add), setUp: setUp,
 		reports: newReportLimiter(), reportedAt: c.clock.Now(),
@@ -157,7 +157,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		seen.held = u.look().held
 	}
 	u.work.setups.clearNotified()
-	metadata, stepped, err := f.bringMetadata(ctx, u, seen, now)
+	metadata, stepped, err := f.syncMetadata(ctx, u, seen, now)
 	if stepped || err != nil {
 		return soon, err
 	}
@@ -182,7 +182,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 	if !p.Changes() || hold > 0 {
 		f.setUpRuntimes(u)
 		f.wait(try, p)
-		return f.until(u, try, p, hold), nil
+		return f.nextCheck(u, try, p, hold), nil
 	}
 	return f.write(ctx, u, seen, try, p, now)
 }
@@ -270,8 +270,8 @@ func (f *finisher) wait(try *attempt, p *plan.Plan) {
 // shortest is the least time between two steps that the passing of time begins.
 const shortest = 20 * time.Millisecond
 
-// until is how long nothing changes by the passing of time alone after a plan.
-func (f *finisher) until(u *unfinished, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
+// nextCheck returns how long nothing changes by the passing of time alone after a plan.
+func (f *finisher) nextCheck(u *unfinished, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
 	now := f.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {

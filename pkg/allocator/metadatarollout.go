@@ -17,21 +17,21 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// lookedAtOnce is how many sandboxes one step compares with their claim.
-const lookedAtOnce = 1000
+// maxCompared is how many sandboxes one step compares with their claim.
+const maxCompared = 1000
 
 // quietTime is how long after a backoff a claim must not change before its next backoff is as short
 // as the first: as long as the longest, so that to wait for the end of each gains nothing.
 const quietTime = 30 * time.Second
 
-// metadataPass is how far the changed labels, annotations and additionalPodMetadata of a claim have
+// metadataRollout is how far the changed labels, annotations and additionalPodMetadata of a claim have
 // been written to the sandboxes that it holds: some in each step, in the order of their names. It is
 // used by one goroutine at a time, and all of it can be lost.
 //
 // A change that comes meanwhile goes to the next sandbox first, so that each sandbox is written
 // however often the claim changes. Between the rollouts of one claim is a backoff, which grows while
 // changes go on, because each of them writes all sandboxes of the claim and all their pods.
-type metadataPass struct {
+type metadataRollout struct {
 	// generation is the one of the claim that is rolled out; 0 before the first.
 	generation int64
 	// checked are the names of those that have it, and after the last of them.
@@ -46,8 +46,8 @@ type metadataPass struct {
 	throttledUntil time.Time
 }
 
-func newMetadataPass() *metadataPass {
-	return &metadataPass{
+func newMetadataRollout() *metadataRollout {
+	return &metadataRollout{
 		room:    etcdtxn.MaxOps - 1,
 		spacing: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
 	}
@@ -55,52 +55,52 @@ func newMetadataPass() *metadataPass {
 
 // begin begins a rollout of the current state of the claim, unless it has begun already. If one of an
 // older state has written something, the new one has to wait for the backoff.
-func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
-	if p.generation != claim.Generation {
-		if p.checked != nil && p.report.Changed > 0 {
-			p.spacing.start(now)
+func (r *metadataRollout) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
+	if r.generation != claim.Generation {
+		if r.checked != nil && r.report.Changed > 0 {
+			r.spacing.start(now)
 		}
-		p.generation, p.checked, p.report, p.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
+		r.generation, r.checked, r.report, r.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
 	}
 }
 
 // next returns when the rollout may write again.
-func (p *metadataPass) next() time.Time {
-	if p.throttledUntil.After(p.spacing.until) {
-		return p.throttledUntil
+func (r *metadataRollout) next() time.Time {
+	if r.throttledUntil.After(r.spacing.until) {
+		return r.throttledUntil
 	}
-	return p.spacing.until
+	return r.spacing.until
 }
 
 // isQuiet reports whether the backoff need not be remembered any more.
-func (p *metadataPass) isQuiet(now time.Time) bool { return p.spacing.isOver(now.Add(-quietTime)) }
+func (r *metadataRollout) isQuiet(now time.Time) bool { return r.spacing.isOver(now.Add(-quietTime)) }
 
 // isDone reports whether all sandboxes have the metadata of the claim as it is.
-func (p *metadataPass) isDone(claim *v1alpha1.SandboxClaim) bool {
-	return p.generation == claim.Generation && p.checked == nil
+func (r *metadataRollout) isDone(claim *v1alpha1.SandboxClaim) bool {
+	return r.generation == claim.Generation && r.checked == nil
 }
 
 // end notes that all sandboxes have been looked at.
-func (p *metadataPass) end(now time.Time) {
-	p.checked = nil
-	p.report.HeldBack = nil
-	for key := range p.heldBack {
-		p.report.HeldBack = append(p.report.HeldBack, key)
+func (r *metadataRollout) end(now time.Time) {
+	r.checked = nil
+	r.report.HeldBack = nil
+	for key := range r.heldBack {
+		r.report.HeldBack = append(r.report.HeldBack, key)
 	}
-	slices.Sort(p.report.HeldBack)
-	p.heldBack = nil
-	if p.report.Changed > 0 {
-		p.spacing.start(now)
+	slices.Sort(r.report.HeldBack)
+	r.heldBack = nil
+	if r.report.Changed > 0 {
+		r.spacing.start(now)
 	}
 }
 
 // left returns the sandboxes that are not checked yet, of all that the claim holds, ordered by name:
 // first those after the last one that was checked.
-func (p *metadataPass) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
-	first := sort.Search(len(held), func(i int) bool { return held[i].Name > p.after })
+func (r *metadataRollout) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
+	first := sort.Search(len(held), func(i int) bool { return held[i].Name > r.after })
 	var left []*v1alpha1.Sandbox
 	for _, sb := range slices.Concat(held[first:], held[:first]) {
-		_, checked := p.checked[sb.Name]
+		_, checked := r.checked[sb.Name]
 		if !checked && sb.DeletionTimestamp == nil && !v1alpha1.IsReservedFailed(sb) {
 			left = append(left, sb)
 		}
@@ -108,14 +108,14 @@ func (p *metadataPass) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
 	return left
 }
 
-// note records that a sandbox has what the claim says.
-func (p *metadataPass) note(sb *v1alpha1.Sandbox) {
-	p.checked[sb.Name] = struct{}{}
-	p.after = sb.Name
+// markChecked records that a sandbox has what the claim says.
+func (r *metadataRollout) markChecked(sb *v1alpha1.Sandbox) {
+	r.checked[sb.Name] = struct{}{}
+	r.after = sb.Name
 }
 
-// passer writes the metadata of claims to their sandboxes.
-type passer struct {
+// metadataWriter writes the metadata of claims to their sandboxes.
+type metadataWriter struct {
 	templates *templates
 	committer *committer
 }
@@ -124,10 +124,10 @@ type passer struct {
 // it holds, ordered by name, in one transaction at most, and returns what it wrote. done reports
 // whether there are none left. errConflict means that claim or sandboxes are not as they were seen;
 // nothing was written then.
-func (w *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
-	left := p.left(held)
+func (w *metadataWriter) step(ctx context.Context, r *metadataRollout, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
+	left := r.left(held)
 	if len(left) == 0 {
-		p.end(w.committer.clock.Now())
+		r.end(w.committer.clock.Now())
 		return nil, true, nil
 	}
 	txn := w.committer.store.Begin()
@@ -135,7 +135,7 @@ func (w *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
 		return nil, false, err
 	}
-	batch, err := w.fill(ctx, txn, p, claim, left[:min(len(left), lookedAtOnce)])
+	batch, err := w.fill(ctx, txn, r, claim, left[:min(len(left), maxCompared)])
 	if err != nil {
 		return nil, false, err
 	}
@@ -149,7 +149,7 @@ func (w *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		txn.AllowThrottling()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.committer.commitTimeout)
 		defer cancel()
-		if err := w.commit(within, txn, p, batch); err != nil {
+		if err := w.commit(within, txn, r, batch); err != nil {
 			if retryAfter := throttledFor(err); retryAfter > 0 {
 				w.committer.throttles.rejected(key, retryAfter, w.committer.clock.Now())
 			}
@@ -158,16 +158,16 @@ func (w *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		w.committer.throttles.accepted(key)
 	}
 	for _, sb := range batch.looked {
-		p.note(sb)
+		r.markChecked(sb)
 	}
 	for _, mark := range batch.marks.HeldBack() {
-		p.heldBack[mark] = struct{}{}
+		r.heldBack[mark] = struct{}{}
 	}
 	for _, why := range batch.kept {
-		p.report.Keep(why)
+		r.report.Keep(why)
 	}
-	p.report.Changed += len(batch.next)
-	p.report.Invalid = p.report.Invalid || batch.invalid
+	r.report.Changed += len(batch.next)
+	r.report.Invalid = r.report.Invalid || batch.invalid
 	return batch.next, false, nil
 }
 
@@ -183,7 +183,7 @@ type batch struct {
 }
 
 // fill puts what becomes of sandboxes into a transaction, until it is full.
-func (w *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
+func (w *metadataWriter) fill(ctx context.Context, txn Txn, r *metadataRollout, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
 	marks, err := plan.NewMarks(claim)
 	if err != nil {
 		return nil, err
@@ -191,9 +191,9 @@ func (w *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1al
 	b := &batch{marks: marks}
 	bad := w.templates.agentMetadata(claim)
 	b.invalid = bad != nil
-	policies := podPolicies{passer: w, claim: claim, known: map[poolLabels]podPolicy{}}
+	policies := podPolicies{writer: w, claim: claim, known: map[poolLabels]podPolicy{}}
 	for _, sb := range left {
-		if len(b.next) >= p.room || txn.Bytes() > etcdtxn.MaxBytes/2 {
+		if len(b.next) >= r.room || txn.Bytes() > etcdtxn.MaxBytes/2 {
 			break
 		}
 		if bad != nil {
@@ -226,7 +226,7 @@ func (w *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1al
 
 // commit commits a batch. One that etcd takes no more of leaves less room for the next; one
 // sandbox that it does not take stays as it is.
-func (w *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch) error {
+func (w *metadataWriter) commit(ctx context.Context, txn Txn, r *metadataRollout, b *batch) error {
 	err := txn.Commit(ctx)
 	var conflict *etcdtxn.ConflictError
 	switch {
@@ -235,7 +235,7 @@ func (w *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch)
 	case errors.As(err, &conflict):
 		return errConflict
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:
-		p.room = len(b.next) / 2
+		r.room = len(b.next) / 2
 		return errReplan
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		b.kept, b.next = append(b.kept, "sandbox "+b.next[0].Name+" is too large to be changed"), nil
@@ -260,7 +260,7 @@ var nothingNew = &v1alpha1.PodMetadataPolicy{}
 // the sets and templates say now: not as a cache says, which may not have heard yet that a
 // policy has become narrower.
 type podPolicies struct {
-	passer *passer
+	writer *metadataWriter
 	claim  *v1alpha1.SandboxClaim
 	known  map[poolLabels]podPolicy
 	// sets are those of the namespace, by name; nil before they were read.
@@ -297,7 +297,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 		if name == "" {
 			return podPolicy{nothingNew, time.Time{}}, nil
 		}
-		policy, err := p.passer.templates.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.passer.committer.store.TemplatesNow())
+		policy, err := p.writer.templates.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.writer.committer.store.TemplatesNow())
 		return podPolicy{policy, time.Time{}}, err
 	}
 	if err := p.readSets(ctx); err != nil {
@@ -307,7 +307,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 	if set == nil {
 		return podPolicy{nothingNew, time.Time{}}, nil
 	}
-	policy, err := p.passer.templates.podMetadataOf(ctx, set, p.passer.committer.store.TemplatesNow())
+	policy, err := p.writer.templates.podMetadataOf(ctx, set, p.writer.committer.store.TemplatesNow())
 	return podPolicy{policy, set.CreationTimestamp.Time}, err
 }
 
@@ -316,7 +316,7 @@ func (p *podPolicies) readSets(ctx context.Context) error {
 	if p.sets != nil {
 		return nil
 	}
-	all, _, err := p.passer.committer.store.Sets(ctx, p.claim.Namespace)
+	all, _, err := p.writer.committer.store.Sets(ctx, p.claim.Namespace)
 	if err != nil {
 		return err
 	}

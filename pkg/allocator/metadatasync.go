@@ -28,7 +28,7 @@ const metadataSyncsAtOnce = 16
 // says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.
 type metadataSyncer struct {
-	passer     *passer
+	writer     *metadataWriter
 	reconciler *reconciler
 
 	mu    sync.Mutex
@@ -46,13 +46,13 @@ type edited struct {
 
 	// The rest is for the goroutine that is at the claim. held are its sandboxes, ordered by
 	// name, as far as read is true.
-	held []*v1alpha1.Sandbox
-	read bool
-	pass *metadataPass
+	held    []*v1alpha1.Sandbox
+	read    bool
+	rollout *metadataRollout
 }
 
-func newMetadataSyncer(r *reconciler, p *passer) *metadataSyncer {
-	return &metadataSyncer{passer: p, reconciler: r, byUID: map[types.UID]*edited{}}
+func newMetadataSyncer(r *reconciler, p *metadataWriter) *metadataSyncer {
+	return &metadataSyncer{writer: p, reconciler: r, byUID: map[types.UID]*edited{}}
 }
 
 // observeClaim takes in the state of a claim.
@@ -61,7 +61,7 @@ func (s *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
 	defer s.mu.Unlock() // so that it is not forgotten meanwhile
 	known := s.byUID[claim.UID]
 	if known == nil && claims.MetadataBehind(claim) {
-		known = &edited{namespace: claim.Namespace, pass: newMetadataPass()}
+		known = &edited{namespace: claim.Namespace, rollout: newMetadataRollout()}
 		s.byUID[claim.UID] = known
 	}
 	if known != nil && known.is(claim) {
@@ -158,7 +158,7 @@ func (s *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again ti
 // sync does the next step for a claim, and returns after what time to do another; 0 means when
 // there is news.
 func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
-	now := s.passer.committer.clock.Now()
+	now := s.writer.committer.clock.Now()
 	switch {
 	case !s.reconciler.isMine(uid):
 		known.held, known.read = nil, false
@@ -167,25 +167,25 @@ func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 		}
 		return 0, nil
 	case claims.MetadataBehind(claim):
-		if !known.pass.isDone(claim) {
-			known.pass.begin(claim, now)
+		if !known.rollout.isDone(claim) {
+			known.rollout.begin(claim, now)
 		}
-	case known.pass.isQuiet(now):
+	case known.rollout.isQuiet(now):
 		s.forget(uid)
 		return 0, nil
-	case known.pass.spacing.isOver(now):
+	case known.rollout.spacing.isOver(now):
 		// Nothing is to be brought, also where a change was not: others have brought it, or
 		// the claim is opened again or deleted. Only the backoff is remembered.
-		return known.pass.spacing.until.Add(quietTime).Sub(now), nil
+		return known.rollout.spacing.until.Add(quietTime).Sub(now), nil
 	}
-	if !known.pass.spacing.isOver(now) {
-		return known.pass.spacing.until.Sub(now), nil
+	if !known.rollout.spacing.isOver(now) {
+		return known.rollout.spacing.until.Sub(now), nil
 	}
-	if !known.pass.isDone(claim) {
+	if !known.rollout.isDone(claim) {
 		if err := s.read(ctx, known, claim); err != nil {
 			return 0, err
 		}
-		wrote, done, err := s.passer.step(ctx, known.pass, claim, known.held)
+		wrote, done, err := s.writer.step(ctx, known.rollout, claim, known.held)
 		if err != nil {
 			return 0, err
 		}
@@ -194,7 +194,7 @@ func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 			return soon, nil
 		}
 	}
-	if err := s.observe(ctx, known, claim); err != nil {
+	if err := s.recordSynced(ctx, known, claim); err != nil {
 		return 0, err
 	}
 	known.held, known.read = nil, false
@@ -206,7 +206,7 @@ func (s *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha
 	if known.read {
 		return nil
 	}
-	held, err := s.passer.committer.store.SandboxesOf(ctx, claim)
+	held, err := s.writer.committer.store.SandboxesOf(ctx, claim)
 	if err != nil {
 		return err
 	}
@@ -227,10 +227,10 @@ func (e *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
 	}
 }
 
-// observe notes in the claim that its sandboxes have what it says.
-func (s *metadataSyncer) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
-	next := plan.MetadataBrought(claim, &known.pass.report, known.held, s.passer.committer.clock.Now())
-	if err := s.passer.committer.updateClaim(ctx, next); err != nil {
+// recordSynced notes in the claim that its sandboxes have what it says.
+func (s *metadataSyncer) recordSynced(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+	next := plan.MetadataSynced(claim, &known.rollout.report, known.held, s.writer.committer.clock.Now())
+	if err := s.writer.committer.updateClaim(ctx, next); err != nil {
 		return err
 	}
 	known.is(next)
@@ -248,39 +248,39 @@ func (s *metadataSyncer) forget(uid types.UID) {
 	}
 }
 
-// bringMetadata does the next step for the metadata of a claim that was changed before the claim is
+// syncMetadata does the next step for the metadata of a claim that was changed before the claim is
 // Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
 // returns what the plan has to know, or that a transaction was written and the step is over. The metadataSyncer does it for claims that are Completed.
-func (f *finisher) bringMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
-	claim, pass := seen.claim, u.work.metadata
+func (f *finisher) syncMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+	claim, rollout := seen.claim, u.work.metadata
 	switch {
 	case claim.Status.ObservedGeneration == claim.Generation:
-		if pass != nil && pass.isQuiet(now) {
+		if rollout != nil && rollout.isQuiet(now) {
 			u.work.metadata = nil
 		}
 		return change, false, nil
 	case len(seen.held) == 0:
 		return change, false, nil
-	case pass == nil:
-		pass = newMetadataPass()
-		u.work.metadata = pass
-	case pass.isDone(claim):
-		return plan.MetadataChange{Report: &pass.report}, false, nil
+	case rollout == nil:
+		rollout = newMetadataRollout()
+		u.work.metadata = rollout
+	case rollout.isDone(claim):
+		return plan.MetadataChange{Report: &rollout.report}, false, nil
 	}
-	pass.begin(claim, now)
-	if now.Before(pass.next()) || !now.Before(plan.Deadline(claim, u.start())) {
+	rollout.begin(claim, now)
+	if now.Before(rollout.next()) || !now.Before(plan.Deadline(claim, u.start())) {
 		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
 	}
-	wrote, done, err := f.passer.step(ctx, pass, claim, seen.held)
+	wrote, done, err := f.writer.step(ctx, rollout, claim, seen.held)
 	throttled := throttledFor(err)
 	switch {
 	case throttled > 0: // the rest of the step may have writes that are not rejected
-		pass.throttledUntil = now.Add(throttled)
+		rollout.throttledUntil = now.Add(throttled)
 		return plan.MetadataChange{Behind: true}, false, nil
 	case err != nil:
 		return change, false, err
 	case done:
-		return plan.MetadataChange{Report: &pass.report}, false, nil
+		return plan.MetadataChange{Report: &rollout.report}, false, nil
 	}
 	if len(wrote) > 0 {
 		u.wrote(seen, claim, wrote)

@@ -81,7 +81,7 @@ type work struct {
 	// setups are the runtimes that are set up for the claim.
 	setups *setups
 	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
-	metadata *metadataPass
+	metadata *metadataRollout
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.

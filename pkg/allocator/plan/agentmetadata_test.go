@@ -22,7 +22,7 @@ func TestMetadataIsToldByReady(t *testing.T) {
 	claim, held := p.Claim, p.Counted
 	now := s.Now.Add(time.Minute)
 	bring := func(r MetadataReport, of []*v1alpha1.Sandbox) string {
-		claim = MetadataBrought(claim, &r, of, now)
+		claim = MetadataSynced(claim, &r, of, now)
 		c := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionReady)
 		return string(c.Status) + " " + c.Reason + ": " + c.Message
 	}

@@ -162,7 +162,7 @@ func (w *world) edits(bad bool) {
 	next.Generation++
 	w.claim = next
 	if w.stored && !claims.Unfinished(w.claim) {
-		w.claim = MetadataBrought(w.claim, w.brought(), w.those(isHeld), w.now)
+		w.claim = MetadataSynced(w.claim, w.brought(), w.those(isHeld), w.now)
 	}
 }
 

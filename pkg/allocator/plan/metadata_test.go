@@ -259,7 +259,7 @@ func TestMetadataReport(t *testing.T) {
 				tc.was.Type = v1alpha1.ClaimConditionMetadataSynced
 				claim.Status.Conditions = []metav1.Condition{*tc.was}
 			}
-			next := MetadataBrought(claim, tc.report, nil, birth)
+			next := MetadataSynced(claim, tc.report, nil, birth)
 			got := ""
 			if c := meta.FindStatusCondition(next.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced); c != nil {
 				got = string(c.Status) + "/" + c.Reason + ": " + c.Message

@@ -48,9 +48,9 @@ func (r *MetadataReport) Keep(why string) {
 	}
 }
 
-// MetadataBrought returns a claim of which all sandboxes have been brought its metadata. held
+// MetadataSynced returns a claim of which all sandboxes have been brought its metadata. held
 // are its sandboxes, if they are known: a claim of agent-sandbox is Ready as its own is.
-func MetadataBrought(claim *v1alpha1.SandboxClaim, r *MetadataReport, held []*v1alpha1.Sandbox, now time.Time) *v1alpha1.SandboxClaim {
+func MetadataSynced(claim *v1alpha1.SandboxClaim, r *MetadataReport, held []*v1alpha1.Sandbox, now time.Time) *v1alpha1.SandboxClaim {
 	next := *claim
 	next.Status = *claim.Status.DeepCopy()
 	next.Status.ObservedGeneration = claim.Generation
