@@ -97,7 +97,7 @@ func TestAgentClaimsAreWoken(t *testing.T) {
 			for range 3 {
 				d.countedReads = 0
 				p := d.planned(next)
-				u.planned(&next.state, p)
+				u.recordPlan(&next.state, p)
 				if ready := meta.FindStatusCondition(p.Claim.Status.Conditions, v1alpha1.ClaimConditionReady); ready == nil || ready.Reason != tc.reason {
 					t.Fatalf("Ready is %+v", ready)
 				}
@@ -142,7 +142,7 @@ func TestColdNameWakes(t *testing.T) {
 	next := d.nextAttempt(ofWarmPool("a"))
 	u := d.finisher.known.of(next.state.Claim.UID)
 	p := d.planned(next)
-	u.planned(&next.state, p)
+	u.recordPlan(&next.state, p)
 	if len(p.Made) > 0 || !u.outlook.hopeless {
 		t.Fatalf("made are %d", len(p.Made))
 	}

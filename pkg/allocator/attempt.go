@@ -138,7 +138,7 @@ func (a *attempt) resumeSuspended() {
 
 // scheduleLook says when to look again at what is in the way after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
-	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.suspended(sourcesOf(&a.state.Eligible)) {
+	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.hasSuspended(sourcesOf(&a.state.Eligible)) {
 		a.reservation.lookBackoff.reset()
 	} else if a.reservation.lookBackoff.isOver(a.state.Now) {
 		a.reservation.lookBackoff.start(a.state.Now)

@@ -140,7 +140,7 @@ func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClai
 
 // limitRoom makes the next plans small enough: only n sandboxes fit.
 func limitRoom(p *plan.Plan, r *reservation, n int) error {
-	if n == 0 || !p.Divisible() {
+	if n == 0 || !p.CanSplit() {
 		asked, _ := v1alpha1.AskedOf(p.Claim)
 		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
 	}
@@ -165,7 +165,7 @@ func (c *committer) recordWrite(isNew bool, p *plan.Plan, r *reservation, at uin
 	observeWritten(isNew, p)
 	observeAgents(p, c.sets, c.clock.Now())
 	if p.Binds() {
-		c.lag.wrote(at)
+		c.lag.expect(at)
 	}
 }
 

@@ -125,12 +125,12 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		}
 		if stored == p.Claim {
 			all, _ := p.Sandboxes()
-			u.wrote(view{}, stored, all)
+			u.recordWrite(view{}, stored, all)
 		} else {
 			u.setClaim(stored) // found out by reading: what it holds has to be read, too
 		}
-		u.planned(&try.state, p)
-		u.work.wrote(p, now)
+		u.recordPlan(&try.state, p)
+		u.work.recordWrite(p, now)
 		return stored, !u.outlook.hopeless, nil
 	}
 }

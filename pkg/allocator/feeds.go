@@ -37,7 +37,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	}
 	for uid, u := range f.known.namespaces.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
-			u.claimIsGone()
+			u.setDeleted()
 			f.known.due.Add(uid)
 		}
 	}
@@ -54,7 +54,7 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	isNews := u == nil || u.setClaim(claim)
 	switch {
 	case isNews && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
-		if isEvent && !plan.WasReopened(claim) {
+		if isEvent && !plan.IsReopened(claim) {
 			f.known.adoptNew(claim)
 		} else {
 			f.known.adopt(claim)
@@ -69,18 +69,18 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 // ClaimDeleted takes in that a claim is gone.
 func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 	if u := f.known.of(claim.UID); u != nil {
-		u.claimIsGone()
+		u.setDeleted()
 		f.known.due.Add(claim.UID)
 	}
-	f.metadata.claimIsGone(claim.UID)
+	f.metadata.observeClaimDeleted(claim.UID)
 }
 
 // SandboxListed takes in all sandboxes.
 func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	f.stock.feed.SandboxListed(all, resourceVersion)
-	f.lag.hears(resourceVersion)
+	f.lag.observe(resourceVersion)
 	for uid, u := range f.known.namespaces.all() {
-		u.incomplete() // some of its sandboxes may be gone
+		u.markIncomplete() // some of its sandboxes may be gone
 		f.known.due.Add(uid)
 	}
 }
@@ -92,10 +92,10 @@ const perHeld = 50 * time.Microsecond
 // SandboxChanged takes in the current state of a sandbox.
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxChanged(sb)
-	f.lag.hears(version(sb))
-	f.rebinder.sandboxIs(sb)
+	f.lag.observe(version(sb))
+	f.rebinder.observeSandbox(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
-		if news, held := u.sandboxIs(sb); news {
+		if news, held := u.setSandbox(sb); news {
 			f.known.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
 		}
 	}
@@ -104,10 +104,10 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 // SandboxDeleted takes in that a sandbox is gone.
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxDeleted(sb)
-	f.lag.hears(version(sb))
-	f.rebinder.sandboxIsGone(sb)
+	f.lag.observe(version(sb))
+	f.rebinder.observeSandboxDeleted(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
-		u.sandboxIsGone(sb)
+		u.setSandboxDeleted(sb)
 		f.known.due.Add(uid)
 	}
 	f.known.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
@@ -183,7 +183,7 @@ func (f *Feeds) setChanged(change setChange) {
 // are stuck.
 func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
 	for uid, u := range f.known.namespaces.in(namespace) {
-		if u.mayBeHelped(sets...) {
+		if u.canBeHelpedBy(sets...) {
 			f.known.due.Add(uid)
 		}
 	}

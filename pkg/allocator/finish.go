@@ -103,13 +103,13 @@ func (f *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	switch {
 	case err == nil || ctx.Err() != nil || errors.Is(err, errReplan):
 	case errors.Is(err, errConflict):
-		u.incomplete() // what is known of it may be wrong
+		u.markIncomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
 		f.committer.queue.Leave(u.waiter)
 		u.work.reservation.release(f.committer.queue) // others can take it meanwhile
 		return f.throttleDelay(u, throttledFor(err)), nil
 	default:
-		u.incomplete() // whatever was written, the store knows
+		u.markIncomplete() // whatever was written, the store knows
 		f.committer.queue.Leave(u.waiter)
 	}
 	return again, err
@@ -137,7 +137,7 @@ func throttledFor(err error) time.Duration {
 // when there is news.
 func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := f.committer.clock.Now()
-	seen, mine := u.look(), f.isMine(uid, u)
+	seen, mine := u.snapshot(), f.isMine(uid, u)
 	f.known.setMine(u, mine)
 	switch {
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
@@ -153,8 +153,8 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		if err != nil {
 			return 0, err
 		}
-		u.listed(seen, held)
-		seen.held = u.look().held
+		u.setHeld(seen, held)
+		seen.held = u.snapshot().held
 	}
 	u.work.setups.clearNotified()
 	metadata, stepped, err := f.syncMetadata(ctx, u, seen, now)
@@ -177,7 +177,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 	if err != nil {
 		return 0, err
 	}
-	u.planned(&try.state, p)
+	u.recordPlan(&try.state, p)
 	hold := f.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
 		f.setUpRuntimes(u)
@@ -230,8 +230,8 @@ func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 		f.committer.throttles.accepted(key)
 	}
 	all, _ := p.Sandboxes()
-	u.wrote(seen, written, all)
-	u.work.wrote(p, now)
+	u.recordWrite(seen, written, all)
+	u.work.recordWrite(p, now)
 	if p.Ends() {
 		f.known.forget(u, p.Claim.UID)
 		return 0, nil
@@ -253,7 +253,7 @@ func (f *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view
 	if _, err := f.releaseSandboxes(ctx, starting); err != nil {
 		return 0, err
 	}
-	u.incomplete()
+	u.markIncomplete()
 	return soon, nil
 }
 
@@ -302,7 +302,7 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 	u.work.reservation.release(f.committer.queue)
 	f.committer.queue.Leave(u.waiter)
 	isMine := f.isMine(uid, u)
-	u.work.setups.keep(nil)
+	u.work.setups.keepOnly(nil)
 	if isMine {
 		held, err := f.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {

@@ -212,7 +212,7 @@ func TestTurnReadsOnce(t *testing.T) {
 	for i, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
 		again, err := d.finisher.advance(t.Context(), "u", u)
-		seen := u.look()
+		seen := u.snapshot()
 		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
 			t.Errorf("step %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
 		}
@@ -264,7 +264,7 @@ func TestErrorsOfATurn(t *testing.T) {
 			}
 			u := d.finisher.known.of(claim.UID)
 			d.reconciler.next(t.Context())
-			if complete := u.look().complete; commits != tc.commits || complete != tc.complete {
+			if complete := u.snapshot().complete; commits != tc.commits || complete != tc.complete {
 				t.Errorf("%d commits, complete %t", commits, complete)
 			}
 			if n := d.finisher.known.due.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
@@ -280,7 +280,7 @@ func TestErrorsOfATurn(t *testing.T) {
 		d.Feeds().ClaimChanged(d.stored(warm(1)))
 		d.unreadable = "held"
 		d.reconciler.next(t.Context())
-		if u := d.finisher.known.of("claim-uid"); u.look().complete || d.finisher.known.due.NumRequeues("claim-uid") != 1 {
+		if u := d.finisher.known.of("claim-uid"); u.snapshot().complete || d.finisher.known.due.NumRequeues("claim-uid") != 1 {
 			t.Error("not tried again")
 		}
 	})
@@ -326,8 +326,8 @@ func TestConfirm(t *testing.T) {
 			if errors.Is(err, errDown) != tc.fails || d.read["claim u"] != tc.reads {
 				t.Errorf("read %d times, %v", d.read["claim u"], err)
 			}
-			if free := d.stock.queue.Free(poolNamed("pool")); free != tc.free || u.look().deleted != tc.deleted {
-				t.Errorf("%d are free, it is gone %t", free, u.look().deleted)
+			if free := d.stock.queue.Free(poolNamed("pool")); free != tc.free || u.snapshot().deleted != tc.deleted {
+				t.Errorf("%d are free, it is gone %t", free, u.snapshot().deleted)
 			}
 			if woken := d.woken(); len(woken) != tc.free {
 				t.Errorf("due: %v", woken)

@@ -152,9 +152,9 @@ type lag struct {
 	since   time.Time
 }
 
-// wrote says that this server changed sandboxes at a revision. The watch may
+// expect records that this server changed sandboxes at a revision. The watch may
 // have been faster than etcd's answer.
-func (l *lag) wrote(revision uint64) {
+func (l *lag) expect(revision uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -165,8 +165,8 @@ func (l *lag) wrote(revision uint64) {
 	}
 }
 
-// hears says that the watch of sandboxes has come to a revision.
-func (l *lag) hears(revision uint64) {
+// observe records that the watch of sandboxes has come to a revision.
+func (l *lag) observe(revision uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heard = max(l.heard, revision)

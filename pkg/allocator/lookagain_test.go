@@ -62,7 +62,7 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 	}
 	d := newDesk(t, at("one", 5))
 	next := d.nextAttempt(nil) // its template is missing
-	d.finisher.known.of(next.state.Claim.UID).planned(&next.state, d.planned(next))
+	d.finisher.known.of(next.state.Claim.UID).recordPlan(&next.state, d.planned(next))
 	d.woken()
 	d.Feeds().SetChanged(at("one", 6))
 	if got := d.woken(); len(got) > 0 {
@@ -90,7 +90,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			d.stocks("one", set, pods)
 			next := d.nextAttempt(warm(1))
 			p := d.planned(next)
-			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.suspended(poolNamed("a")) {
+			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.hasSuspended(poolNamed("a")) {
 				t.Fatalf("binds %d, left %d", len(p.Bound), d.left("a"))
 			}
 			if again := d.looksAgain(next, p); again < time.Second || again > 6*time.Second {
@@ -104,7 +104,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
 			}
-			if d.stock.suspended(poolNamed("a")) || !next.reservation.lookBackoff.until.IsZero() {
+			if d.stock.hasSuspended(poolNamed("a")) || !next.reservation.lookBackoff.until.IsZero() {
 				t.Error("goes on looking")
 			}
 		})
@@ -149,7 +149,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d := newDesk(t, cluster)
 		d.stocks("one", cluster, pods)
 		p := d.planned(d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" }))
-		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.suspended(poolNamed("a")) {
+		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.hasSuspended(poolNamed("a")) {
 			t.Errorf("binds %d, asked %d times", len(p.Bound), d.asked)
 		}
 	})
@@ -161,7 +161,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods])
 		}
-		if p := d.planned(d.nextAttempt(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
+		if p := d.planned(d.nextAttempt(warm(1))); len(p.Bound) != 1 || d.stock.hasSuspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
 		}
 	})

@@ -64,13 +64,13 @@ func (s *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
 		known = &edited{namespace: claim.Namespace, rollout: newMetadataRollout()}
 		s.byUID[claim.UID] = known
 	}
-	if known != nil && known.is(claim) {
+	if known != nil && known.setClaim(claim) {
 		s.reconciler.queue.Add(claim.UID)
 	}
 }
 
-// claimIsGone takes in that a claim is gone.
-func (s *metadataSyncer) claimIsGone(uid types.UID) {
+// observeClaimDeleted takes in that a claim is gone.
+func (s *metadataSyncer) observeClaimDeleted(uid types.UID) {
 	known := s.of(uid)
 	if known == nil {
 		return
@@ -85,7 +85,7 @@ func (s *metadataSyncer) claimIsGone(uid types.UID) {
 func (s *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) {
 	for uid, known := range s.all() {
 		if claim := known.latest(); claim != nil && !all[uid] && version(claim) <= resourceVersion {
-			s.claimIsGone(uid)
+			s.observeClaimDeleted(uid)
 		}
 	}
 }
@@ -103,8 +103,8 @@ func (s *metadataSyncer) all() map[types.UID]*edited {
 	return maps.Clone(s.byUID)
 }
 
-// is takes in the state of the claim, and reports whether that is news.
-func (e *edited) is(claim *v1alpha1.SandboxClaim) bool {
+// setClaim takes in the state of the claim, and reports whether that is news.
+func (e *edited) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.claim != nil && version(claim) <= version(e.claim) {
@@ -189,7 +189,7 @@ func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 		if err != nil {
 			return 0, err
 		}
-		known.wrote(wrote)
+		known.recordWrite(wrote)
 		if !done {
 			return soon, nil
 		}
@@ -218,8 +218,8 @@ func (s *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha
 
 func byName(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) }
 
-// wrote takes in what a step wrote.
-func (e *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
+// recordWrite takes in what a step wrote.
+func (e *edited) recordWrite(sandboxes []*v1alpha1.Sandbox) {
 	for _, sb := range sandboxes {
 		if at, found := slices.BinarySearchFunc(e.held, sb, byName); found {
 			e.held[at] = sb
@@ -233,7 +233,7 @@ func (s *metadataSyncer) recordSynced(ctx context.Context, known *edited, claim 
 	if err := s.writer.committer.updateClaim(ctx, next); err != nil {
 		return err
 	}
-	known.is(next)
+	known.setClaim(next)
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (f *finisher) syncMetadata(ctx context.Context, u *unfinished, seen view, n
 		return plan.MetadataChange{Report: &rollout.report}, false, nil
 	}
 	if len(wrote) > 0 {
-		u.wrote(seen, claim, wrote)
+		u.recordWrite(seen, claim, wrote)
 	}
 	return change, true, nil
 }

@@ -149,21 +149,21 @@ func TestLag(t *testing.T) {
 		}
 	}
 	want("nothing written", 0)
-	l.wrote(10)
+	l.expect(10)
 	pass(time.Second)
-	l.wrote(11) // not measured: one at a time
-	l.hears(9)
+	l.expect(11) // not measured: one at a time
+	l.observe(9)
 	want("older news", time.Second)
-	l.hears(10)
+	l.observe(10)
 	want("heard", 0)
-	l.hears(20)
-	l.wrote(15) // the watch was faster than the answer
+	l.observe(20)
+	l.expect(15) // the watch was faster than the answer
 	pass(time.Second)
 	want("heard before", 0)
-	l.wrote(30)
+	l.expect(30)
 	pass(time.Minute)
 	want("the watch is silent", time.Minute)
-	l.hears(40) // a list
+	l.observe(40) // a list
 	want("listed", 0)
 }
 

@@ -24,7 +24,7 @@ func (f *finisher) isMine(uid types.UID, u *unfinished) bool {
 	if f.reconciler.isAlone() {
 		return true
 	}
-	if u.work != nil && (u.work.setups.inHand() || f.hasMarked(u)) {
+	if u.work != nil && (u.work.setups.hasCalls() || f.hasMarked(u)) {
 		return true
 	}
 	if f.committer.clock.Now().Before(f.creatorWorksUntil(u)) {
@@ -41,7 +41,7 @@ func (f *finisher) hasMarked(u *unfinished) bool {
 		return false
 	}
 	mark := peers.mark(u.work.setups)
-	return slices.ContainsFunc(u.look().held, func(sb *v1alpha1.Sandbox) bool {
+	return slices.ContainsFunc(u.snapshot().held, func(sb *v1alpha1.Sandbox) bool {
 		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
 	})
 }
@@ -82,7 +82,7 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 		case err != nil:
 			return err
 		case stored == nil || stored.UID != uid:
-			u.claimIsGone()
+			u.setDeleted()
 			f.committer.queue.Leave(u.waiter)
 		case !u.setClaim(stored) || claims.Unfinished(stored):
 			continue
@@ -105,7 +105,7 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 func (f *finisher) creatorWorksUntil(u *unfinished) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
-		if plan.WasReopened(claim) {
+		if plan.IsReopened(claim) {
 			return time.Time{}
 		}
 		if since = u.seen; !u.sawCreation && claim.CreationTimestamp.Time.Before(since) {

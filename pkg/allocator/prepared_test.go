@@ -125,7 +125,7 @@ func TestRuntimeThatStartedAnew(t *testing.T) {
 				call.result, call.cancel = &plan.SetupResult{}, func() {}
 			}
 			s.calls["x"] = call
-			s.keep([]*v1alpha1.Sandbox{starting(tc.now)})
+			s.keepOnly([]*v1alpha1.Sandbox{starting(tc.now)})
 			results, _ := s.results()
 			if len(results) != tc.results || (results["x"].Failed != nil) != tc.failed {
 				t.Errorf("results %+v", results)
@@ -144,7 +144,7 @@ func TestRestartsThatAreToldDuringASetup(t *testing.T) {
 	for _, restarts := range []int32{2, 3} {
 		sb := starting(1)
 		sb.Status.PodInfo.RestartCount = &restarts
-		s.keep([]*v1alpha1.Sandbox{sb})
+		s.keepOnly([]*v1alpha1.Sandbox{sb})
 		if results, _ := s.results(); (results["x"].Failed != nil) != (restarts == 3) {
 			t.Errorf("%d restarts: results %+v", restarts, results)
 		}

@@ -43,7 +43,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
 		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && claims.TakesWarm(claim) && !bringsAdditional(claim) && !namesBoth(claim) || plan.Expired(claim, a.options.Clock.Now()) {
+	if !fails && claims.TakesWarm(claim) && !bringsAdditional(claim) && !namesBoth(claim) || plan.IsExpired(claim, a.options.Clock.Now()) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)

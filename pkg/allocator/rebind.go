@@ -29,11 +29,11 @@ type rebinder struct {
 	committer  *committer
 
 	mu    sync.Mutex
-	known map[types.UID]lookedAt
+	known map[types.UID]suspect
 }
 
-// lookedAt is a claim that may have lost its sandbox.
-type lookedAt struct {
+// suspect is a claim that may have lost its sandbox.
+type suspect struct {
 	types.NamespacedName
 	// listed is the claim as a list had it, if there is no other reason to look at it than
 	// the list: most of those have lost nothing, which the cache of sandboxes shows.
@@ -43,21 +43,21 @@ type lookedAt struct {
 }
 
 func newRebinder(r *reconciler, c *committer) *rebinder {
-	return &rebinder{reconciler: r, committer: c, known: map[types.UID]lookedAt{}}
+	return &rebinder{reconciler: r, committer: c, known: map[types.UID]suspect{}}
 }
 
-// sandboxIs takes in the state of a sandbox: one that is being deleted is lost to its claim.
-func (r *rebinder) sandboxIs(sb *v1alpha1.Sandbox) {
+// observeSandbox takes in the state of a sandbox: one that is being deleted is lost to its claim.
+func (r *rebinder) observeSandbox(sb *v1alpha1.Sandbox) {
 	if sb.DeletionTimestamp != nil {
-		r.sandboxIsGone(sb)
+		r.observeSandboxDeleted(sb)
 	}
 }
 
-// sandboxIsGone takes in that a sandbox is gone.
-func (r *rebinder) sandboxIsGone(sb *v1alpha1.Sandbox) {
+// observeSandboxDeleted takes in that a sandbox is gone.
+func (r *rebinder) observeSandboxDeleted(sb *v1alpha1.Sandbox) {
 	uid, name := types.UID(sb.Annotations[v1alpha1.AnnotationOwner]), sb.Labels[v1alpha1.LabelClaimName]
 	if v1alpha1.OfAgentSandbox(sb) && uid != "" && name != "" {
-		r.look(uid, lookedAt{NamespacedName: types.NamespacedName{Namespace: sb.Namespace, Name: name}})
+		r.enqueue(uid, suspect{NamespacedName: types.NamespacedName{Namespace: sb.Namespace, Name: name}})
 	}
 }
 
@@ -65,19 +65,19 @@ func (r *rebinder) sandboxIsGone(sb *v1alpha1.Sandbox) {
 // looked at: the controller that follows sandboxes has seen what no watch of this server shows, such
 // as a sandbox that is another's.
 func (r *rebinder) observeClaim(claim *v1alpha1.SandboxClaim) {
-	if claims.SaysMissing(claim) && plan.Heals(claim, r.committer.clock.Now()) {
-		r.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
+	if claims.SaysMissing(claim) && plan.CanRebind(claim, r.committer.clock.Now()) {
+		r.enqueue(claim.UID, suspect{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
 	}
 }
 
 // listed takes in a claim of a list: it may have lost its sandbox while no server was there.
 func (r *rebinder) listed(claim *v1alpha1.SandboxClaim) {
-	if plan.Heals(claim, r.committer.clock.Now()) {
-		r.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, listed: claim})
+	if plan.CanRebind(claim, r.committer.clock.Now()) {
+		r.enqueue(claim.UID, suspect{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, listed: claim})
 	}
 }
 
-func (r *rebinder) look(uid types.UID, at lookedAt) {
+func (r *rebinder) enqueue(uid types.UID, at suspect) {
 	r.mu.Lock()
 	known, ok := r.known[uid]
 	if ok && known.listed == nil {
@@ -98,7 +98,7 @@ func (r *rebinder) wake() {
 	}
 }
 
-func (r *rebinder) at(uid types.UID) (lookedAt, bool) {
+func (r *rebinder) get(uid types.UID) (suspect, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, ok := r.known[uid]
@@ -106,7 +106,7 @@ func (r *rebinder) at(uid types.UID) (lookedAt, bool) {
 }
 
 // forget forgets a claim that has been looked at, unless there is news of it.
-func (r *rebinder) forget(uid types.UID, at lookedAt) {
+func (r *rebinder) forget(uid types.UID, at suspect) {
 	r.mu.Lock()
 	if r.known[uid].news == at.news {
 		delete(r.known, uid)
@@ -115,12 +115,12 @@ func (r *rebinder) forget(uid types.UID, at lookedAt) {
 }
 
 func (r *rebinder) namespaceOf(uid types.UID) string {
-	at, _ := r.at(uid)
+	at, _ := r.get(uid)
 	return at.Namespace
 }
 
 func (r *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	if at, ok := r.at(uid); ok {
+	if at, ok := r.get(uid); ok {
 		return r.rebind(ctx, uid, at)
 	}
 	return 0, nil
@@ -142,9 +142,9 @@ const otherServer = 30 * time.Second
 
 // rebind reopens a claim that has lost its sandbox, and returns after what time to look
 // again; 0 means when there is news.
-func (r *rebinder) rebind(ctx context.Context, uid types.UID, at lookedAt) (time.Duration, error) {
+func (r *rebinder) rebind(ctx context.Context, uid types.UID, at suspect) (time.Duration, error) {
 	if at.listed != nil {
-		if sb, err := r.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLost(at.listed, sb) {
+		if sb, err := r.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLostSandbox(at.listed, sb) {
 			r.forget(uid, at)
 			return 0, nil
 		}
@@ -154,7 +154,7 @@ func (r *rebinder) rebind(ctx context.Context, uid types.UID, at lookedAt) (time
 		return 0, err
 	}
 	now := r.committer.clock.Now()
-	if claim == nil || claim.UID != uid || !plan.Heals(claim, now) {
+	if claim == nil || claim.UID != uid || !plan.CanRebind(claim, now) {
 		r.forget(uid, at)
 		return 0, nil
 	}
@@ -162,17 +162,17 @@ func (r *rebinder) rebind(ctx context.Context, uid types.UID, at lookedAt) (time
 	if err != nil {
 		return 0, err
 	}
-	if !plan.HasLost(claim, sb) {
+	if !plan.HasLostSandbox(claim, sb) {
 		r.forget(uid, at)
 		return 0, nil
 	}
 	if !r.reconciler.isMine(uid) {
 		return otherServer, nil
 	}
-	if rest := plan.ReopensAt(claim).Sub(now); rest > 0 {
+	if rest := plan.ReopenTime(claim).Sub(now); rest > 0 {
 		return rest, nil
 	}
-	if err := r.committer.updateClaim(ctx, plan.Reopened(claim, now)); err != nil {
+	if err := r.committer.updateClaim(ctx, plan.Reopen(claim, now)); err != nil {
 		return 0, err
 	}
 	klog.FromContext(ctx).V(2).Info("Reopened claim that has lost its sandbox", "claim", at.NamespacedName)

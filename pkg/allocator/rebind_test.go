@@ -56,7 +56,7 @@ func (h *healing) reconcileDue() {
 }
 
 func (h *healing) known() bool {
-	_, known := h.rebinder.at(h.claim.UID)
+	_, known := h.rebinder.get(h.claim.UID)
 	return known
 }
 
@@ -171,13 +171,13 @@ func (h *healing) openedBefore(ago time.Duration) {
 // TestHealerKeepsNews: what is told of a claim while it is looked at is looked at next.
 func TestHealerKeepsNews(t *testing.T) {
 	h := newHealing(t)
-	h.rebinder.sandboxIsGone(h.box)
-	before, _ := h.rebinder.at(h.claim.UID)
-	h.rebinder.sandboxIsGone(h.box)
+	h.rebinder.observeSandboxDeleted(h.box)
+	before, _ := h.rebinder.get(h.claim.UID)
+	h.rebinder.observeSandboxDeleted(h.box)
 	if h.rebinder.forget(h.claim.UID, before); !h.known() {
 		t.Error("what was told last is forgotten")
 	}
-	now, _ := h.rebinder.at(h.claim.UID)
+	now, _ := h.rebinder.get(h.claim.UID)
 	if h.rebinder.forget(h.claim.UID, now); h.known() {
 		t.Error("it is not forgotten when there is no news")
 	}

@@ -60,8 +60,8 @@ func (c *setCache) replicas() map[poolindex.Pool]int32 {
 	return all
 }
 
-// synced reports whether the watch has listed all sets.
-func (c *setCache) synced() bool {
+// hasSynced reports whether the watch has listed all sets.
+func (c *setCache) hasSynced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.seen > 0

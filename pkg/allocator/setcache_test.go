@@ -27,14 +27,14 @@ func TestSetCache(t *testing.T) {
 			t.Errorf("%s: using py are %v, want %v", what, got, want)
 		}
 	}
-	if c.synced() {
+	if c.hasSynced() {
 		t.Error("synced before it has heard of anything")
 	}
 	c.listed("ns", []*v1alpha1.SandboxSet{setOf("early", "py", atVersion(2))}, 2)
 	expect("a list before the watch", "early@2")
 	c.replace([]*v1alpha1.SandboxSet{setOf("b", "py", atVersion(3)), setOf("a", "py", patched, atVersion(4))}, 9)
 	expect("listed", "b@3", "a@4")
-	if !c.synced() || c.Set("ns", "early") != nil || c.Set("ns", "a") == nil {
+	if !c.hasSynced() || c.Set("ns", "early") != nil || c.Set("ns", "a") == nil {
 		t.Error("the list is not the whole picture")
 	}
 

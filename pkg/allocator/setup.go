@@ -105,18 +105,18 @@ func (s *setups) results() (map[types.UID]plan.SetupResult, *RefusedError) {
 	return ended, s.hopeless
 }
 
-// inHand reports whether there is anything that only this server knows, or will know.
-func (s *setups) inHand() bool {
+// hasCalls reports whether there is anything that only this server knows, or will know.
+func (s *setups) hasCalls() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls) > 0
 }
 
-// keep cancels and forgets all calls but those of sandboxes that are starting, and whose
+// keepOnly cancels and forgets all calls but those of sandboxes that are starting, and whose
 // runtime is the one that was called: one that has started anew knows nothing of it, and
 // at the address may be another pod by now. Where volumes may have been mounted into it,
 // it has failed: they are not mounted twice.
-func (s *setups) keep(held []*v1alpha1.Sandbox) {
+func (s *setups) keepOnly(held []*v1alpha1.Sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.calls) == 0 {
@@ -189,8 +189,8 @@ func (s *setups) take() *setupCall {
 	return nil
 }
 
-// putBack undoes take.
-func (s *setups) putBack(call *setupCall) {
+// requeue undoes take.
+func (s *setups) requeue(call *setupCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.callers--
@@ -253,7 +253,7 @@ func setupError(err error) *claims.SetupError {
 // setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
 // and why none of them can be set up; nil if that is not known.
 func (f *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
-	u.work.setups.keep(held)
+	u.work.setups.keepOnly(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
 	if peers := f.peers.Load(); peers != nil {
@@ -265,9 +265,9 @@ func (f *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setup
 // setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
 // due. It is called when what was planned is written, and makes no transaction wait.
 func (f *finisher) setUpRuntimes(u *unfinished) {
-	seen := u.look()
+	seen := u.snapshot()
 	if len(seen.held) == 0 {
-		u.work.setups.keep(nil)
+		u.work.setups.keepOnly(nil)
 		return
 	}
 	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: f.committer.clock.Now()}
@@ -283,11 +283,11 @@ func (f *finisher) callRuntimes(u *unfinished) {
 	for call := s.take(); call != nil; call = s.take() {
 		namespace, uid := call.claim.Namespace, call.claim.UID
 		if !f.setupShare.begin(namespace, uid) {
-			s.putBack(call)
+			s.requeue(call)
 			return
 		}
 		if !f.reconciler.background(func(ctx context.Context) { f.callRuntime(ctx, u, call) }) {
-			s.putBack(call)
+			s.requeue(call)
 			f.setupShare.end(namespace)
 			return
 		}

@@ -463,7 +463,7 @@ func TestCallsEnd(t *testing.T) {
 		"claimTimeout":     {short, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"waitReadyTimeout": {impatient, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"deletion": {short, func(r *runtimes, claim *v1alpha1.SandboxClaim) {
-			r.held = r.finisher.known.of(claim.UID).look().held
+			r.held = r.finisher.known.of(claim.UID).snapshot().held
 			r.Feeds().ClaimDeleted(claim)
 		}, "", 0},
 	}
@@ -570,7 +570,7 @@ func TestSetUpAgain(t *testing.T) {
 			r.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{first}, 25)
 			happened := func() bool {
 				seen := r.finisher.known.of(first.UID)
-				return seen == nil || len(r.transactions()) > 0 || seen.look().complete
+				return seen == nil || len(r.transactions()) > 0 || seen.snapshot().complete
 			}
 			r.stepUntil(0, happened)
 			if tc.counts {
@@ -732,9 +732,9 @@ func TestSetupsOfOtherPodsAreGivenUp(t *testing.T) {
 		sb := queued.DeepCopy()
 		change(sb)
 		want := name != "the same"
-		s.keep([]*v1alpha1.Sandbox{sb})
-		if canceled != want || s.inHand() == want {
-			t.Errorf("%s: canceled %t, still in hand %t", name, canceled, s.inHand())
+		s.keepOnly([]*v1alpha1.Sandbox{sb})
+		if canceled != want || s.hasCalls() == want {
+			t.Errorf("%s: canceled %t, still in hand %t", name, canceled, s.hasCalls())
 		}
 	}
 }

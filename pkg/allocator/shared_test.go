@@ -29,12 +29,12 @@ func TestSandboxesThatOnlyNameAClaim(t *testing.T) {
 			change(trap)
 			d.Feeds().SandboxChanged(trap)
 			u := d.finisher.known.of("u")
-			u.listed(u.look(), append(d.shelf.held, trap))
-			if held := u.look().held; len(held) != 0 {
+			u.setHeld(u.snapshot(), append(d.shelf.held, trap))
+			if held := u.snapshot().held; len(held) != 0 {
 				t.Errorf("the claim holds %s", held[0].Name)
 			}
 			d.Feeds().SandboxChanged(heldAt("u", "mine", 7))
-			if held := u.look().held; len(held) != 1 {
+			if held := u.snapshot().held; len(held) != 1 {
 				t.Errorf("the claim holds %d, want its own", len(held))
 			}
 		})

@@ -122,15 +122,15 @@ func (c *candidates) smallerSet(from poolindex.Candidate) *v1alpha1.SandboxSet {
 	if v1alpha1.SandboxTemplateOf(set) != asked || !byRef && c.stock.sets.Set(c.claim.Namespace, asked) != nil {
 		return nil
 	}
-	if !outdated(set, from.Revision) && (set.Spec.Patch == nil || !c.templates.sizes.patched(set)) {
+	if !isOutdated(set, from.Revision) && (set.Spec.Patch == nil || !c.templates.sizes.hasResourcePatch(set)) {
 		return nil
 	}
 	return set
 }
 
-// outdated reports whether a sandbox of a revision may have been made from something
+// isOutdated reports whether a sandbox of a revision may have been made from something
 // else than what the set is now.
-func outdated(set *v1alpha1.SandboxSet, revision string) bool {
+func isOutdated(set *v1alpha1.SandboxSet, revision string) bool {
 	status := &set.Status
 	return status.UpdateRevision != "" &&
 		(status.UpdateRevision != revision || status.ObservedGeneration != set.Generation)
@@ -183,8 +183,8 @@ func (s *sizes) raise(have, want *runtime.RawExtension) raised {
 	return r
 }
 
-// patched reports whether a set's patch may have made its sandboxes smaller.
-func (s *sizes) patched(set *v1alpha1.SandboxSet) bool {
+// hasResourcePatch reports whether a set's patch may have made its sandboxes smaller.
+func (s *sizes) hasResourcePatch(set *v1alpha1.SandboxSet) bool {
 	key := setState{set.UID, set.Generation}
 	known, ok := s.patches.Get(key)
 	if !ok {

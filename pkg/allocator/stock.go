@@ -40,7 +40,7 @@ type stock struct {
 // have been made a moment ago.
 func (s *stock) eligible(ctx context.Context, claim *v1alpha1.SandboxClaim, sure bool) (claims.Eligible, error) {
 	e := claims.EligiblePools(claim, &s.sets)
-	if !e.Found && (sure || !s.sets.synced()) {
+	if !e.Found && (sure || !s.sets.hasSynced()) {
 		if err := s.readSets(ctx, claim.Namespace); err != nil {
 			return claims.Eligible{}, err
 		}
@@ -102,8 +102,8 @@ func (s *stock) resumeAll() {
 	}
 }
 
-// suspended reports whether sandboxes of the pools wait for their template to be found.
-func (s *stock) suspended(sources []queue.Source) bool {
+// hasSuspended reports whether sandboxes of the pools wait for their template to be found.
+func (s *stock) hasSuspended(sources []queue.Source) bool {
 	return slices.ContainsFunc(sources, func(from queue.Source) bool { return s.index.Suspended(from.Pool) })
 }
 

@@ -108,7 +108,7 @@ func newWork() *work {
 // has changed is answered at once.
 func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
-	case p.OnlyProgress(w.reservation.room):
+	case p.IsOnlyProgress(w.reservation.room):
 		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
 	case p.Binds() || p.Ends() || p.Observes():
 		return 0
@@ -116,8 +116,8 @@ func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	return max(0, w.notes.until.Sub(now))
 }
 
-// wrote notes that a plan was written.
-func (w *work) wrote(p *plan.Plan, now time.Time) {
+// recordWrite notes that a plan was written.
+func (w *work) recordWrite(p *plan.Plan, now time.Time) {
 	w.wroteAt = now
 	if p.Binds() || p.Ends() {
 		w.notes.reset()
@@ -140,23 +140,23 @@ func (u *unfinished) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	return true
 }
 
-// claimIsGone takes in that the claim is gone.
-func (u *unfinished) claimIsGone() {
+// setDeleted takes in that the claim is gone.
+func (u *unfinished) setDeleted() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.deleted = true
 }
 
-// sandboxIs takes in the state of a sandbox that names the claim as its owner, and
+// setSandbox takes in the state of a sandbox that names the claim as its owner, and
 // reports whether that is news, and how many such sandboxes there are.
-func (u *unfinished) sandboxIs(sb *v1alpha1.Sandbox) (news bool, held int) {
+func (u *unfinished) setSandbox(sb *v1alpha1.Sandbox) (news bool, held int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.keep(sb), len(u.held)
 }
 
-// sandboxIsGone takes in that such a sandbox is gone.
-func (u *unfinished) sandboxIsGone(sb *v1alpha1.Sandbox) {
+// setSandboxDeleted takes in that such a sandbox is gone.
+func (u *unfinished) setSandboxDeleted(sb *v1alpha1.Sandbox) {
 	gone := *sb
 	if gone.DeletionTimestamp == nil {
 		gone.DeletionTimestamp = &metav1.Time{Time: sb.CreationTimestamp.Time}
@@ -182,17 +182,17 @@ func (u *unfinished) owns(sb *v1alpha1.Sandbox) bool {
 		sb.Annotations[v1alpha1.AnnotationLock] != ""
 }
 
-// incomplete says that news may have been lost.
-func (u *unfinished) incomplete() {
+// markIncomplete records that news may have been lost.
+func (u *unfinished) markIncomplete() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.complete = false
 	u.doubts++
 }
 
-// listed takes in the sandboxes of the claim as they are in the store, which was read
+// setHeld takes in the sandboxes of the claim as they are in the store, which was read
 // after it was seen.
-func (u *unfinished) listed(seen view, all []*v1alpha1.Sandbox) {
+func (u *unfinished) setHeld(seen view, all []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before := u.held
@@ -209,9 +209,9 @@ func (u *unfinished) listed(seen view, all []*v1alpha1.Sandbox) {
 	u.complete = u.complete || u.claim == seen.claim && u.doubts == seen.doubts
 }
 
-// wrote takes in what this server has written, after a plan that was made from what was
+// recordWrite takes in what this server has written, after a plan that was made from what was
 // seen, which was complete.
-func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
+func (u *unfinished) recordWrite(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sb := range sandboxes {
@@ -235,8 +235,8 @@ type view struct {
 	doubts            int
 }
 
-// look returns what is known of the claim, its sandboxes ordered by name.
-func (u *unfinished) look() view {
+// snapshot returns what is known of the claim, its sandboxes ordered by name.
+func (u *unfinished) snapshot() view {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	held := slices.SortedFunc(maps.Values(u.held), func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
@@ -250,9 +250,9 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 	return u.claim
 }
 
-// planned notes what a plan says of what may help the claim, and what the work at it has
+// recordPlan notes what a plan says of what may help the claim, and what the work at it has
 // kept from pods.
-func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
+func (u *unfinished) recordPlan(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	goesOn := !claims.EndsRefused(s.Claim)
@@ -281,9 +281,9 @@ func (u *unfinished) keptFromPods() []string {
 	return u.heldBack
 }
 
-// mayBeHelped reports whether a change of some set or template of its namespace may matter
+// canBeHelpedBy reports whether a change of some set or template of its namespace may matter
 // to the claim; sets are those that changed, if that is known.
-func (u *unfinished) mayBeHelped(sets ...*v1alpha1.SandboxSet) bool {
+func (u *unfinished) canBeHelpedBy(sets ...*v1alpha1.SandboxSet) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.claim == nil {

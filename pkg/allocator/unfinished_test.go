@@ -55,83 +55,83 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	}{
 		"the watch tells of it": {func(u *unfinished) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
 		"this server wrote it": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
 		}, "5", []string{"a@5", "b@5"}, true},
 		"the watch tells of that later": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.setClaim(claimAt("u", 5))
-			u.sandboxIs(heldAt("u", "a", 5))
+			u.setSandbox(heldAt("u", "a", 5))
 		}, "5", []string{"a@5"}, true},
 		"the watch tells of it before the answer": {func(u *unfinished) {
 			u.setClaim(claimAt("u", 5))
-			u.sandboxIs(heldAt("u", "a", 5))
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setSandbox(heldAt("u", "a", 5))
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "5", []string{"a@5"}, true},
 		"another writes it then": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), nil)
+			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 6))
 		}, "6", nil, false},
 		"another has written it before the answer": {func(u *unfinished) {
 			u.setClaim(claimAt("u", 6))
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "6", []string{"a@5"}, false},
 		"old news": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), nil)
+			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 4))
 		}, "5", nil, true},
 		"it is read": {func(u *unfinished) {
 			u.setClaim(claimAt("u", 5))
-			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
+			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
 		}, "5", []string{"a@3"}, true},
 		"it changes while it is read": {func(u *unfinished) {
 			u.setClaim(claimAt("u", 5))
-			of := u.look()
+			of := u.snapshot()
 			u.setClaim(claimAt("u", 6))
-			u.listed(of, nil)
+			u.setHeld(of, nil)
 		}, "6", nil, false},
 		"a list is newer than the watch": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
-			u.sandboxIs(heldAt("u", "a", 7))
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
+			u.setSandbox(heldAt("u", "a", 7))
 		}, "5", []string{"a@8"}, true},
 		"the watch is newer than a list": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.sandboxIs(heldAt("u", "a", 8))
-			u.sandboxIsGone(heldAt("u", "b", 8))
-			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.setSandbox(heldAt("u", "a", 8))
+			u.setSandboxDeleted(heldAt("u", "b", 8))
+			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 		}, "5", []string{"a@8", "b@8 gone"}, true},
 		"one is gone, and made again": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
-			u.sandboxIsGone(heldAt("u", "a", 7))
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setSandboxDeleted(heldAt("u", "a", 7))
 			again := heldAt("u", "a", 8)
 			again.UID = "another"
-			u.sandboxIs(again)
+			u.setSandbox(again)
 		}, "5", []string{"a@8"}, true},
 		"a list of the watch comes while it is read": {func(u *unfinished) {
 			u.setClaim(claimAt("u", 5))
-			of := u.look()
-			u.incomplete()
-			u.listed(of, nil)
+			of := u.snapshot()
+			u.markIncomplete()
+			u.setHeld(of, nil)
 		}, "5", nil, false},
 		"or while it is written": {func(u *unfinished) {
-			of := u.look()
-			u.incomplete()
-			u.wrote(of, claimAt("u", 5), nil)
+			of := u.snapshot()
+			u.markIncomplete()
+			u.recordWrite(of, claimAt("u", 5), nil)
 		}, "5", nil, false},
 		"one is let go": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.wrote(u.look(), claimAt("u", 7), []*v1alpha1.Sandbox{letGoAt("a", 7)})
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.recordWrite(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{letGoAt("a", 7)})
 		}, "7", []string{"b@5"}, true},
 		"news may have been lost": {func(u *unfinished) {
-			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
-			u.incomplete()
+			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.markIncomplete()
 		}, "5", []string{"a@5"}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			u := newDesk(t).finisher.known.newUnfinished(claimNamed("u"))
 			tc.happens(u)
-			seen := u.look()
+			seen := u.snapshot()
 			var held []string
 			for _, sb := range seen.held {
 				is := sb.Name + "@" + sb.ResourceVersion
@@ -164,7 +164,7 @@ func TestClaimsListed(t *testing.T) {
 	}, 10)
 	got := map[types.UID]bool{}
 	for uid, u := range known.namespaces.all() {
-		got[uid] = u.look().deleted
+		got[uid] = u.snapshot().deleted
 	}
 	want := map[types.UID]bool{"gone": true, "there": false, "newer": false, "opened": false, "ended": true, "another": false}
 	if len(got) != len(want) {
@@ -230,19 +230,19 @@ func TestNewsOfAClaim(t *testing.T) {
 	expect("the same again, and sandboxes of others")
 	feeds.SandboxDeleted(heldAt("u", "a", 9))
 	expect("a sandbox that is gone", "u")
-	if seen := d.finisher.known.of("u").look(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
+	if seen := d.finisher.known.of("u").snapshot(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
 		t.Errorf("holds %+v", seen.held)
 	}
-	d.finisher.known.of("u").wrote(d.finisher.known.of("u").look(), claimAt("u", 10), nil)
+	d.finisher.known.of("u").recordWrite(d.finisher.known.of("u").snapshot(), claimAt("u", 10), nil)
 	feeds.SandboxListed(nil, 11)
 	expect("a new picture", "u")
-	if d.finisher.known.of("u").look().complete {
+	if d.finisher.known.of("u").snapshot().complete {
 		t.Error("nothing is read after a new picture")
 	}
 	feeds.ClaimDeleted(claimAt("another", 12))
 	feeds.ClaimDeleted(claimAt("u", 12))
 	expect("it is gone", "u")
-	if !d.finisher.known.of("u").look().deleted {
+	if !d.finisher.known.of("u").snapshot().deleted {
 		t.Error("it is not taken for gone")
 	}
 }
@@ -306,7 +306,7 @@ func TestSpacedWrites(t *testing.T) {
 			now := d.clock.Now()
 			counted, noted := newWork(), newWork()
 			counted.wroteAt = now
-			noted.wrote(&plan.Plan{Claim: s.Claim}, now)
+			noted.recordWrite(&plan.Plan{Claim: s.Claim}, now)
 			if got := counted.holdBack(p, now); got != tc.byCount {
 				t.Errorf("held back for %s after a write", got)
 			}
@@ -330,7 +330,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 	binds := &plan.Plan{Claim: claimAt("u", 5), Bound: []*v1alpha1.Sandbox{{}}}
 	var pauses []time.Duration
 	for _, p := range []*plan.Plan{note, note, note, note, note, note, binds, note} {
-		w.wrote(p, now)
+		w.recordWrite(p, now)
 		pauses = append(pauses, max(0, w.notes.until.Sub(now)))
 		now = now.Add(time.Minute)
 	}
@@ -347,7 +347,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
 	u := newDesk(t).finisher.known.newUnfinished(claimNamed("u"))
-	if u.mayBeHelped(setOf("pool", "")) {
+	if u.canBeHelpedBy(setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}
 	u.setClaim(claimAt("u", 5))
@@ -365,7 +365,7 @@ func TestWhatMayHelp(t *testing.T) {
 	for name, tc := range tests {
 		for stuck, want := range map[bool]bool{false: tc.want, true: tc.ifStuck} {
 			u.outlook.stuck = stuck
-			if got := u.mayBeHelped(tc.sets...); got != want {
+			if got := u.canBeHelpedBy(tc.sets...); got != want {
 				t.Errorf("%s, stuck %t: helps %t", name, stuck, got)
 			}
 		}

@@ -140,7 +140,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 // again meanwhile.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.reservation.release(c.queue)
-	u.work.setups.keep(nil)
+	u.work.setups.keepOnly(nil)
 	c.queue.Leave(u.waiter)
 	c.setMine(u, false)
 	c.remove(u, uid)

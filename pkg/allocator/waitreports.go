@@ -72,7 +72,7 @@ func (f *Feeds) reportCause(before, after *v1alpha1.SandboxSet) {
 		return
 	}
 	for uid, u := range f.known.namespaces.in(after.Namespace) {
-		if u.mayBeHelped(after) {
+		if u.canBeHelpedBy(after) {
 			f.known.due.AddAfter(uid, rand.N(reportWithin)) //nolint:gosec // it spreads work
 		}
 	}

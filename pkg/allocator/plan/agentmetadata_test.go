@@ -48,7 +48,7 @@ func TestMetadataIsToldByReady(t *testing.T) {
 	bring(MetadataReport{Kept: 1, Why: []string{"team"}, Invalid: true}, held)
 
 	// Another sandbox has what the claim says then.
-	s.Claim, s.Held, s.Now = Reopened(claim, now), nil, now
+	s.Claim, s.Held, s.Now = Reopen(claim, now), nil, now
 	if got := agentReady(&Plan{Claim: s.Claim}); got != "False SandboxMissing: Sandbox does not exist" {
 		t.Errorf("opened again, Ready is %s", got)
 	}

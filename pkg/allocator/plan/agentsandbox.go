@@ -57,7 +57,7 @@ const refusedLook = time.Minute
 // report writes on the claim which sandbox it has after a plan, and how that is, or why there is
 // none.
 func (agentSandbox) report(a *Assessment, p *Plan) {
-	if !Expired(a.claim, a.State.Now) {
+	if !IsExpired(a.claim, a.State.Now) {
 		reportAgentSandbox(a, p)
 	}
 	noteFirstReady(a.claim, a.State.Claim, a.State.Now)
@@ -109,7 +109,9 @@ func setReadyOfHeld(next, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox
 	if !claims.IsRebound(claim) || v1alpha1.HasExpired(claim) {
 		return
 	}
-	own := slices.IndexFunc(held, func(sb *v1alpha1.Sandbox) bool { return !HasLost(claim, sb) && sb.Name == claims.AgentSandbox(claim) })
+	own := slices.IndexFunc(held, func(sb *v1alpha1.Sandbox) bool {
+		return !HasLostSandbox(claim, sb) && sb.Name == claims.AgentSandbox(claim)
+	})
 	if own >= 0 {
 		setAgentReady(next, claims.AgentReady(next, held[own]), now)
 	}

@@ -116,7 +116,7 @@ func (w *world) runAgent() {
 		w.setsUpWell()
 		w.checkAgent()
 	}
-	if own := w.sandboxes[claims.AgentSandbox(w.claim)]; claims.Unfinished(w.claim) || HasLost(w.claim, own) {
+	if own := w.sandboxes[claims.AgentSandbox(w.claim)]; claims.Unfinished(w.claim) || HasLostSandbox(w.claim, own) {
 		w.Errorf("it could have a sandbox, and has %v: %+v", own != nil, w.claim.Status)
 	}
 }
@@ -177,17 +177,17 @@ func (w *world) brought() *MetadataReport {
 // heals opens the claim again if it has lost its sandbox.
 func (w *world) heals() {
 	own := w.sandboxes[claims.AgentSandbox(w.claim)]
-	if !w.stored || !Heals(w.claim, w.now) || !HasLost(w.claim, own) || w.now.Before(ReopensAt(w.claim)) {
+	if !w.stored || !CanRebind(w.claim, w.now) || !HasLostSandbox(w.claim, own) || w.now.Before(ReopenTime(w.claim)) {
 		return
 	}
 	before := w.claim.DeepCopy()
-	w.claim = Reopened(w.claim, w.now)
+	w.claim = Reopen(w.claim, w.now)
 	switch {
 	case !claims.Unfinished(w.claim) || claims.AgentSandbox(w.claim) != "":
 		w.Errorf("opened again, it is %+v and names %q", w.claim.Status, claims.AgentSandbox(w.claim))
 	case w.claim.UID != before.UID || w.claim.Generation != before.Generation:
 		w.Error("opened again, it is another claim")
-	case !w.rewritten && ReopensAt(w.claim).Before(w.now) && w.now.Sub(w.claim.CreationTimestamp.Time) > atBirth+time.Second:
+	case !w.rewritten && ReopenTime(w.claim).Before(w.now) && w.now.Sub(w.claim.CreationTimestamp.Time) > atBirth+time.Second:
 		w.Errorf("it may be opened again at once, at %v", w.now)
 	}
 }
@@ -209,7 +209,7 @@ func (w *world) checkAgent() {
 	case ready.Status == metav1.ConditionTrue && claims.AgentSandbox(w.claim) == "":
 		w.Error("it is Ready without a sandbox")
 	case ready.Status == metav1.ConditionTrue && w.bad && !claims.Unfinished(w.claim) && w.claim.Status.ObservedGeneration == w.claim.Generation &&
-		!HasLost(w.claim, w.sandboxes[claims.AgentSandbox(w.claim)]): // of which the healer tells
+		!HasLostSandbox(w.claim, w.sandboxes[claims.AgentSandbox(w.claim)]): // of which the healer tells
 		w.Error("it is Ready with metadata that it cannot have")
 	}
 	if listed := w.claim.Status.Sandboxes; !claims.Unfinished(w.claim) && (len(listed) != 1 || listed[0].Name != w.claim.Annotations[v1alpha1.AgentAnnotationSandboxName]) {

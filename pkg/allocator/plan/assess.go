@@ -71,7 +71,7 @@ func Assess(s State) *Assessment {
 		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
 	}
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
-	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
+	a.expired = IsExpired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.classify()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.State.Room-len(a.released))])
@@ -235,7 +235,7 @@ func (a *Assessment) Needs() Needs {
 	case a.missing == 0 || a.State.Refused != nil:
 		return Needs{}
 	case a.expired:
-		return Needs{Explain: !Expired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
+		return Needs{Explain: !IsExpired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
 	case a.HasReleased() && claims.AllOrNothing(a.claim):
 		return Needs{} // first release, then begin again
 	}

@@ -49,8 +49,8 @@ func shutdownOf(claim *v1alpha1.SandboxClaim) time.Time {
 	return time.Time{}
 }
 
-// Expired reports whether the lifecycle of a claim is over.
-func Expired(claim *v1alpha1.SandboxClaim, now time.Time) bool {
+// IsExpired reports whether the lifecycle of a claim is over.
+func IsExpired(claim *v1alpha1.SandboxClaim, now time.Time) bool {
 	t := shutdownOf(claim)
 	return !t.IsZero() && !now.Before(t)
 }

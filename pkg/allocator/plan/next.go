@@ -125,7 +125,7 @@ func conclude(a *Assessment, p *Plan) {
 	case !a.expired && (a.State.Refused == nil || !claims.EndsRefused(a.claim)):
 	case a.State.Refused != nil && claims.EndsRefused(a.claim):
 		reject(a.claim, a.State.Now, a.State.Refused)
-	case Expired(a.claim, a.State.Now):
+	case IsExpired(a.claim, a.State.Now):
 		lapse(a.claim, a.State.Now)
 	default:
 		timeOut(a.claim, a.State.Now, a.State.Now.Sub(a.State.Start), p.Problem)
@@ -190,14 +190,14 @@ func (p *Plan) Changes() bool {
 	return p.Binds() || !apiequality.Semantic.DeepEqual(p.Claim.Status, p.before.Status)
 }
 
-// OnlyProgress reports whether the plan does nothing but count more sandboxes as
+// IsOnlyProgress reports whether the plan does nothing but count more sandboxes as
 // ready, or as resized, which can wait a moment, so that a claim of thousands is not
 // written again for each of them.
-func (p *Plan) OnlyProgress(room int) bool {
+func (p *Plan) IsOnlyProgress(room int) bool {
 	if p.Ends() || len(p.Bound)+len(p.Made)+len(p.Released)+len(p.Marked) > 0 || len(p.Counted) >= room/2 {
 		return false
 	}
-	return len(p.Counted) > 0 || onlyResizes(&p.before.Status, &p.Claim.Status)
+	return len(p.Counted) > 0 || isOnlyResizes(&p.before.Status, &p.Claim.Status)
 }
 
 // Observes reports whether the plan answers a change of the claim's spec.
@@ -205,13 +205,13 @@ func (p *Plan) Observes() bool {
 	return p.Claim.Status.ObservedGeneration != p.before.Status.ObservedGeneration
 }
 
-// Divisible reports whether a part of the plan is as true as the whole.
-func (p *Plan) Divisible() bool {
+// CanSplit reports whether a part of the plan is as true as the whole.
+func (p *Plan) CanSplit() bool {
 	return !claims.AllOrNothing(p.Claim) || len(p.Counted)+len(p.Marked)+len(p.Bound)+len(p.Made) == 0
 }
 
-// onlyResizes reports whether two statuses differ in nothing but how resizes go.
-func onlyResizes(before, after *v1alpha1.SandboxClaimStatus) bool {
+// isOnlyResizes reports whether two statuses differ in nothing but how resizes go.
+func isOnlyResizes(before, after *v1alpha1.SandboxClaimStatus) bool {
 	was, is := before.DeepCopy(), after.DeepCopy()
 	meta.RemoveStatusCondition(&was.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ClaimConditionInplaceUpdate)

@@ -62,7 +62,7 @@ func TestWhoYields(t *testing.T) {
 // TestWhatAPlanIs: whether it changes, answers, binds, may wait, and can be written in
 // parts.
 func TestWhatAPlanIs(t *testing.T) {
-	type kind struct{ Changes, Observes, OnlyProgress, Divisible bool }
+	type kind struct{ Changes, Observes, IsOnlyProgress, Divisible bool }
 	settled := func(t *testing.T, s *State) { s.Claim = s.next(t, Offer{}, "", "").Claim }
 	tests := map[string]struct {
 		claim        []change
@@ -71,12 +71,12 @@ func TestWhatAPlanIs(t *testing.T) {
 		pooled, made string
 		want         kind
 	}{
-		"nothing new":         {[]change{of(9)}, nil, nil, "", "", kind{OnlyProgress: true, Divisible: true}},
+		"nothing new":         {[]change{of(9)}, nil, nil, "", "", kind{IsOnlyProgress: true, Divisible: true}},
 		"a changed spec":      {[]change{of(9)}, nil, func(s *State) { s.Claim.Generation++ }, "", "", kind{Changes: true, Observes: true, Divisible: true}},
 		"another message":     {[]change{of(9)}, nil, func(s *State) { s.Claim.Status.Message = "x" }, "", "", kind{Changes: true, Divisible: true}},
 		"a sandbox is bound":  {[]change{of(9)}, nil, nil, "a", "", kind{Changes: true, Divisible: true}},
 		"a sandbox is made":   {[]change{of(9), orMade}, nil, nil, "", "x", kind{Changes: true, Divisible: true}},
-		"one counts":          {[]change{of(9)}, map[string]held{"a": isReady}, nil, "", "", kind{Changes: true, OnlyProgress: true, Divisible: true}},
+		"one counts":          {[]change{of(9)}, map[string]held{"a": isReady}, nil, "", "", kind{Changes: true, IsOnlyProgress: true, Divisible: true}},
 		"as many count as go": {[]change{of(9)}, map[string]held{"a": isReady, "b": isReady}, func(s *State) { s.Room = 4 }, "", "", kind{Changes: true, Divisible: true}},
 		"one is let go":       {[]change{of(9)}, map[string]held{"a": isReady, "b": isTooLate}, nil, "", "", kind{Changes: true, Divisible: true}},
 		"the last one counts": {[]change{of(1)}, map[string]held{"a": isReady}, nil, "", "", kind{Changes: true, Divisible: true}},
@@ -97,7 +97,7 @@ func TestWhatAPlanIs(t *testing.T) {
 				tc.then(&s)
 			}
 			p := s.next(t, Offer{}, tc.pooled, tc.made)
-			got := kind{p.Changes(), p.Observes(), p.OnlyProgress(s.Room), p.Divisible()}
+			got := kind{p.Changes(), p.Observes(), p.IsOnlyProgress(s.Room), p.CanSplit()}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -27,9 +27,9 @@ const (
 	atBirth = 2 * time.Second
 )
 
-// Heals reports whether a claim gets another sandbox when its own is gone: it is bound for
+// CanRebind reports whether a claim gets another sandbox when its own is gone: it is bound for
 // as long as it exists, is at its end, and has neither expired nor is it deleted.
-func Heals(claim *v1alpha1.SandboxClaim, now time.Time) bool {
+func CanRebind(claim *v1alpha1.SandboxClaim, now time.Time) bool {
 	if !claims.IsRebound(claim) || claims.Unfinished(claim) || claim.DeletionTimestamp != nil || v1alpha1.HasExpired(claim) {
 		return false
 	}
@@ -37,10 +37,10 @@ func Heals(claim *v1alpha1.SandboxClaim, now time.Time) bool {
 	return !ends || now.Before(end)
 }
 
-// HasLost reports whether the sandbox of a claim is no more its own. sb is the one of the
+// HasLostSandbox reports whether the sandbox of a claim is no more its own. sb is the one of the
 // name that the claim gives, nil if there is none. One that has ended, or has expired by
 // itself, is still the claim's.
-func HasLost(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) bool {
+func HasLostSandbox(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) bool {
 	if sb == nil || sb.DeletionTimestamp != nil || !v1alpha1.IsBoundTo(sb, claim) {
 		return true
 	}
@@ -48,29 +48,29 @@ func HasLost(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) bool {
 	return len(listed) > 0 && listed[0].Name == sb.Name && listed[0].UID != "" && listed[0].UID != sb.UID
 }
 
-// ReopensAt is when a claim that has lost its sandbox may get another. The rest grows with
+// ReopenTime is when a claim that has lost its sandbox may get another. The rest grows with
 // how long the claim has been losing them.
-func ReopensAt(claim *v1alpha1.SandboxClaim) time.Time {
+func ReopenTime(claim *v1alpha1.SandboxClaim) time.Time {
 	began := claim.Status.ClaimStartTime
 	if began == nil {
 		return time.Time{} // a client rewrote the status
 	}
-	if !WasReopened(claim) {
+	if !IsReopened(claim) {
 		return time.Time{}
 	}
 	since := began.Sub(claim.CreationTimestamp.Time)
 	return began.Add(min(max(since/2, shortestRest), longestRest))
 }
 
-// WasReopened reports whether a claim was reopened after it had lost its sandbox.
-func WasReopened(claim *v1alpha1.SandboxClaim) bool {
+// IsReopened reports whether a claim was reopened after it had lost its sandbox.
+func IsReopened(claim *v1alpha1.SandboxClaim) bool {
 	began := claim.Status.ClaimStartTime
 	return began != nil && claims.IsRebound(claim) && began.Sub(claim.CreationTimestamp.Time) > atBirth
 }
 
-// Reopened returns what a claim becomes that has lost its sandbox: it holds nothing, and
+// Reopen returns what a claim becomes that has lost its sandbox: it holds nothing, and
 // its work begins anew.
-func Reopened(claim *v1alpha1.SandboxClaim, now time.Time) *v1alpha1.SandboxClaim {
+func Reopen(claim *v1alpha1.SandboxClaim, now time.Time) *v1alpha1.SandboxClaim {
 	next := claim.DeepCopy()
 	status := &next.Status
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming

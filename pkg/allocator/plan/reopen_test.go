@@ -63,7 +63,7 @@ func TestHeals(t *testing.T) {
 			c.Spec.Lifecycle = &v1alpha1.SandboxClaimLifecycle{ShutdownTime: &metav1.Time{Time: reopenNow.Add(time.Second)}}
 		}, true},
 	} {
-		if heals := Heals(boundForGood(test.change), reopenNow); heals != test.heals {
+		if heals := CanRebind(boundForGood(test.change), reopenNow); heals != test.heals {
 			t.Errorf("%s: it heals: %v", name, heals)
 		}
 	}
@@ -90,7 +90,7 @@ func TestHasLost(t *testing.T) {
 		"another's":     {box(func(sb *v1alpha1.Sandbox) { sb.Annotations[v1alpha1.AnnotationOwner] = "another" }), true},
 		"made again":    {box(func(sb *v1alpha1.Sandbox) { sb.UID = "another" }), true},
 	} {
-		if lost := HasLost(boundForGood(), test.sb); lost != test.lost {
+		if lost := HasLostSandbox(boundForGood(), test.sb); lost != test.lost {
 			t.Errorf("%s: it is lost: %v", name, lost)
 		}
 	}
@@ -112,7 +112,7 @@ func TestReopensAt(t *testing.T) {
 		if test.rest > 0 {
 			want = claim.Status.ClaimStartTime.Add(test.rest)
 		}
-		if at := ReopensAt(claim); !at.Equal(want) {
+		if at := ReopenTime(claim); !at.Equal(want) {
 			t.Errorf("%s: at %s, not at %s", name, at, want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestReopensAt(t *testing.T) {
 
 func TestReopened(t *testing.T) {
 	claim := boundForGood()
-	next := Reopened(claim, reopenNow)
+	next := Reopen(claim, reopenNow)
 	if !claims.Unfinished(next) || next.Status.ClaimedReplicas != 0 || len(next.Status.Sandboxes) != 0 || claims.AgentSandbox(next) != "" {
 		t.Errorf("it is %+v with %v", next.Status, next.Annotations)
 	}

@@ -217,8 +217,8 @@ func TestResizesMayWait(t *testing.T) {
 			s.holds(t, "b", all(isResizing, isNotReady))
 			s.Claim = s.next(t, Offer{}, "", "").Claim
 			tc.then(&s)
-			if p := s.next(t, Offer{}, "", ""); !p.Changes() || p.OnlyProgress(s.Room) != tc.want {
-				t.Errorf("changes %t, may wait %t", p.Changes(), p.OnlyProgress(s.Room))
+			if p := s.next(t, Offer{}, "", ""); !p.Changes() || p.IsOnlyProgress(s.Room) != tc.want {
+				t.Errorf("changes %t, may wait %t", p.Changes(), p.IsOnlyProgress(s.Room))
 			}
 		})
 	}

@@ -358,7 +358,7 @@ func (w *world) tooLarge(p *Plan) bool {
 	switch all, _ := p.Sandboxes(); {
 	case len(all) <= w.fit:
 		return false
-	case p.Divisible():
+	case p.CanSplit():
 		w.room = w.fit
 	default:
 		w.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: "too large"}
