@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -44,7 +45,7 @@ type finisher struct {
 	// known are the claims that are not at their end.
 	known *unfinishedClaims
 	// setupShare keeps the setting up of runtimes from being one namespace's.
-	setupShare *workShare
+	setupShare *fairness.WorkShare
 	setUp      setupFunc
 	// reports limits the writes that only report what claims wait for, and reportedAt is when those at
 	// the front of the queue were woken for that last.
@@ -59,7 +60,7 @@ func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Durati
 	return &finisher{
 		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
 		known:      newUnfinishedClaims(c.clock, c.queue, r.queue),
-		setupShare: newWorkShare(setupsAtOnce, r.queue.Add), setUp: setUp,
+		setupShare: fairness.NewWorkShare(setupsAtOnce, r.queue.Add), setUp: setUp,
 		reports: newReportLimiter(), reportedAt: c.clock.Now(),
 	}
 }
@@ -85,7 +86,7 @@ func (f *finisher) namespaceOf(uid types.UID) string {
 }
 
 func (f *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	defer f.setupShare.wake() // it may have made the claim due for a setup that is not needed
+	defer f.setupShare.Wake() // it may have made the claim due for a setup that is not needed
 	u := f.known.toWorkAt(uid)
 	if u == nil {
 		return 0, nil

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 // workers is how many claims a server reconciles at the same time. Most of them wait, for etcd or
@@ -27,7 +29,7 @@ type reconciler struct {
 	// queue has the UIDs of the claims that are due.
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 	// share keeps workers free of the claims of one namespace.
-	share *workShare
+	share *fairness.WorkShare
 	clock clock.WithTicker
 	// prefers says which claims are this server's; nil, or a nil function, is all.
 	prefers atomic.Pointer[func(namespace, name string) bool]
@@ -55,23 +57,23 @@ type subreconciler interface {
 // others of the workers go on with other work.
 type limited struct {
 	subreconciler
-	share *workShare
+	share *fairness.WorkShare
 }
 
 func newLimited(sub subreconciler, claims int, r *reconciler) limited {
-	return limited{sub, newWorkLimit(claims, r.queue.Add)}
+	return limited{sub, fairness.NewWorkLimit(claims, r.queue.Add)}
 }
 
 func (l limited) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	namespace := l.namespaceOf(uid)
 	switch {
 	case namespace == "": // there is no more work on it, and another claim can have its place
-		l.share.wake()
+		l.share.Wake()
 		return 0, nil
-	case !l.share.begin(namespace, uid):
+	case !l.share.Begin(namespace, uid):
 		return 0, nil
 	}
-	defer l.share.end(namespace)
+	defer l.share.End(namespace)
 	return l.subreconciler.reconcile(ctx, uid)
 }
 
@@ -84,7 +86,7 @@ func newReconciler(c clock.WithTicker) *reconciler {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: "sandboxclaims"})
-	return &reconciler{queue: queue, clock: c, share: newWorkShare(workers, queue.Add)}
+	return &reconciler{queue: queue, clock: c, share: fairness.NewWorkShare(workers, queue.Add)}
 }
 
 // run works until ctx is done, and returns when everything it started has stopped. It calls tick
@@ -164,11 +166,11 @@ func (r *reconciler) next(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return true
 	case namespace == "": // there is no more work on it, and another claim can have its worker
-		r.share.wake()
-	case !r.share.begin(namespace, uid):
+		r.share.Wake()
+	case !r.share.Begin(namespace, uid):
 		return true
 	default:
-		defer r.share.end(namespace)
+		defer r.share.End(namespace)
 	}
 	r.reconcile(ctx, namespace, uid)
 	return true

@@ -282,13 +282,13 @@ func (f *finisher) callRuntimes(u *unfinished) {
 	s := u.work.setups
 	for call := s.take(); call != nil; call = s.take() {
 		namespace, uid := call.claim.Namespace, call.claim.UID
-		if !f.setupShare.begin(namespace, uid) {
+		if !f.setupShare.Begin(namespace, uid) {
 			s.requeue(call)
 			return
 		}
 		if !f.reconciler.background(func(ctx context.Context) { f.callRuntime(ctx, u, call) }) {
 			s.requeue(call)
-			f.setupShare.end(namespace)
+			f.setupShare.End(namespace)
 			return
 		}
 	}
@@ -306,7 +306,7 @@ func (f *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCa
 		observeSetup(err, f.committer.clock.Since(begin))
 	}
 	after, due := s.end(call, err)
-	f.setupShare.end(call.claim.Namespace)
+	f.setupShare.End(call.claim.Namespace)
 	if ctx.Err() != nil {
 		return // another server goes on
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 // runtimes is an allocator that runs, with a pool of sandboxes that have an agent-runtime.
@@ -612,7 +613,7 @@ func TestSetupsAreShared(t *testing.T) {
 		<-end
 		return nil
 	})
-	r.finisher.setupShare = newWorkShare(16, r.finisher.setupShare.add)
+	r.finisher.setupShare = fairness.NewWorkShare(16, r.reconciler.queue.Add)
 	r.runs()
 	r.options.MaxWaitingCreates = 0
 	var uids []types.UID
@@ -630,12 +631,7 @@ func TestSetupsAreShared(t *testing.T) {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())
 	}
 	// A step ends a moment after its result is there.
-	s := r.finisher.setupShare
-	r.stepUntil(0, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.busy == 0 && len(s.shares) == 0 && s.waiting.Len() == 0
-	})
+	r.stepUntil(0, r.finisher.setupShare.IsIdle)
 }
 
 // TestFiveHundredAtOnce of one claim.
