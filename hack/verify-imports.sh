@@ -56,6 +56,7 @@ pkg/version: | client server
 # The API server.
 pkg/podaddress: apis/sandbox/v1alpha1 | runtime server etcd
 pkg/allocator: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/inplace pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
+pkg/allocator/metrics: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/plan: apis/sandbox/v1alpha1 pkg/claims pkg/inplace pkg/podtemplate | !io !log !clock
 pkg/allocator/queue: pkg/poolindex
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd

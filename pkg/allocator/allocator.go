@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -86,7 +88,7 @@ type Allocator struct {
 	rebinder   *rebinder
 	stock      *stock
 	feeds      *Feeds
-	lag        *lag
+	lag        *metrics.Lag
 	// waiting is how many create calls wait.
 	waiting atomic.Int64
 }
@@ -105,8 +107,8 @@ func New(o Options) *Allocator {
 	if len(o.LabelDomains) == 0 {
 		o.LabelDomains = []string{validation.DefaultLabelDomain}
 	}
-	registerMetrics()
-	a := &Allocator{options: o, lag: &lag{clock: o.Clock}, reconciler: newReconciler(o.Clock)}
+	metrics.Register()
+	a := &Allocator{options: o, lag: metrics.NewLag(o.Clock), reconciler: newReconciler(o.Clock)}
 	store := observedStore{o.Store, o.Clock}
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
@@ -141,7 +143,7 @@ func New(o Options) *Allocator {
 // everything it started has stopped. Claims that are unfinished then are taken up by
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
-	defer live.add(a)()
+	defer metrics.Collect(a.readGauges)()
 	a.reconciler.run(ctx, a.finisher.tick)
 }
 
@@ -163,7 +165,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that
 // this server wrote; 0 if it has heard of all of them.
-func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
+func (a *Allocator) IndexBehind() time.Duration { return a.lag.Behind() }
 
 // MaxAhead is up to how many claims ahead of another are counted: a list of all claims that wait
 // counts for each of them.
@@ -177,4 +179,27 @@ func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 		return 0, false
 	}
 	return a.stock.queue.Ahead(u.waiter, MaxAhead)
+}
+
+// readGauges adds what the allocator has now to the gauges.
+func (a *Allocator) readGauges(total *metrics.Reading) {
+	total.Behind = max(total.Behind, a.lag.Behind())
+	total.Unfinished += int(a.finisher.known.mine.Load())
+	depths, sets := a.stock.index.Depths(), a.stock.sets.replicas()
+	demands := a.stock.queue.Demands()
+	for p, replicas := range sets {
+		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		of := total.Pools[name]
+		of.Available += depths[p].Available
+		of.Taken += depths[p].Taken
+		of.Claims += demands[p].Claims
+		of.Sandboxes += demands[p].Sandboxes
+		of.Replicas = replicas
+		total.Pools[name] = of
+	}
+	for p, demand := range demands {
+		if _, exists := sets[p]; !exists {
+			total.WithoutSet += demand.Claims
+		}
+	}
 }

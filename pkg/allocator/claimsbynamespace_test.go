@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -177,10 +178,10 @@ func TestClaimMetrics(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	expect := func(what string, claims, sandboxes int) {
 		t.Helper()
-		total := reading{pools: map[types.NamespacedName]poolReading{}}
-		d.readInto(&total)
-		if of := total.pools[types.NamespacedName{Namespace: "ns", Name: "a"}]; total.unfinished != claims || of.Claims != claims || of.Sandboxes != sandboxes {
-			t.Errorf("%s: works at %d claims, and %d wait for %d sandboxes; want %d and %d", what, total.unfinished, of.Claims, of.Sandboxes, claims, sandboxes)
+		total := metrics.Reading{Pools: map[types.NamespacedName]metrics.PoolReading{}}
+		d.readGauges(&total)
+		if of := total.Pools[types.NamespacedName{Namespace: "ns", Name: "a"}]; total.Unfinished != claims || of.Claims != claims || of.Sandboxes != sandboxes {
+			t.Errorf("%s: works at %d claims, and %d wait for %d sandboxes; want %d and %d", what, total.Unfinished, of.Claims, of.Sandboxes, claims, sandboxes)
 		}
 	}
 	d.begin = func() Txn { return &slip{commit: func(s *slip) error { s.at(20); return nil }} }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -40,7 +41,7 @@ type committer struct {
 	clock clock.WithTicker
 	queue *queue.Queue
 	sets  claims.Sets
-	lag   *lag
+	lag   *metrics.Lag
 	// throttles delays claims that the write limits reject.
 	throttles *throttles
 	// commitTimeout bounds one transaction, resolveTimeout finding out what became of
@@ -162,10 +163,9 @@ func (c *committer) recordWrite(isNew bool, p *plan.Plan, r *reservation, at uin
 	if len(p.Released) > 0 {
 		r.makeBackoff.start(c.clock.Now()) // what was released has failed
 	}
-	observeWritten(isNew, p)
-	observeAgents(p, c.sets, c.clock.Now())
+	metrics.ObserveWritten(isNew, p, c.sets, c.clock.Now())
 	if p.Binds() {
-		c.lag.expect(at)
+		c.lag.Expect(at)
 	}
 }
 
@@ -206,7 +206,7 @@ func (c *committer) handleConflict(isNew bool, p *plan.Plan, r *reservation, mov
 func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
 	ctx, span := tracing.Start(ctx, "Resolve unknown outcome")
 	defer span.End(slow)
-	defer func() { observeResolved(err) }()
+	defer func() { metrics.ObserveResolved(err, errors.Is(err, ErrUnknownOutcome)) }()
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.resolveTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}

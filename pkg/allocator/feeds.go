@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -24,7 +25,7 @@ type Feeds struct {
 	// metadata syncs changed metadata of claims, and rebinder reopens claims that have lost their sandbox.
 	metadata *metadataSyncer
 	rebinder *rebinder
-	lag      *lag
+	lag      *metrics.Lag
 }
 
 // ClaimsListed takes in all claims, when the server starts or its watch broke.
@@ -78,7 +79,7 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 // SandboxListed takes in all sandboxes.
 func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	f.stock.feed.SandboxListed(all, resourceVersion)
-	f.lag.observe(resourceVersion)
+	f.lag.Observe(resourceVersion)
 	for uid, u := range f.known.namespaces.all() {
 		u.markIncomplete() // some of its sandboxes may be gone
 		f.known.due.Add(uid)
@@ -92,7 +93,7 @@ const perHeld = 50 * time.Microsecond
 // SandboxChanged takes in the current state of a sandbox.
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxChanged(sb)
-	f.lag.observe(version(sb))
+	f.lag.Observe(version(sb))
 	f.rebinder.observeSandbox(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		if news, held := u.setSandbox(sb); news {
@@ -104,7 +105,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 // SandboxDeleted takes in that a sandbox is gone.
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxDeleted(sb)
-	f.lag.observe(version(sb))
+	f.lag.Observe(version(sb))
 	f.rebinder.observeSandboxDeleted(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		u.setSandboxDeleted(sb)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
@@ -322,7 +323,7 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 	ended := seen.claim
 	if ended.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		ended = plan.Deleted(seen.claim, now)
-		observeEnd(ended, now.Sub(u.start()))
+		metrics.ObserveEnd(ended, now.Sub(u.start()))
 	}
 	u.mu.Lock()
 	u.claim = ended

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 )
 
@@ -55,7 +56,7 @@ func TestRefusedByWhatIsStored(t *testing.T) {
 			goesOn := d.planned(next)
 			var refused *RefusedError
 			if errors.As(previewErr, &refused) != tc.refused || errors.As(createErr, &refused) != tc.refused || errors.As(checkErr, &refused) != tc.refused ||
-				(next.state.Refused != nil) != tc.refused || (endOf(goesOn.Claim) == resultRejected) != tc.refused {
+				(next.state.Refused != nil) != tc.refused || (outcomeOf(goesOn.Claim, nil) == metrics.OutcomeRefused) != tc.refused {
 				t.Errorf("preview: %v, create: %v, check: %v, later: %v", previewErr, createErr, checkErr, next.state.Refused)
 			}
 		})
@@ -155,14 +156,14 @@ func TestRefusalLetsStartingOnesBe(t *testing.T) {
 		}
 		next.state.Held[0].Status = running()
 		p = d.planned(next)
-		if status := p.Claim.Status; len(p.Counted) != 1 || status.ClaimedReplicas != 1 || endOf(p.Claim) != resultRejected ||
+		if status := p.Claim.Status; len(p.Counted) != 1 || status.ClaimedReplicas != 1 || outcomeOf(p.Claim, nil) != metrics.OutcomeRefused ||
 			status.Message != next.state.Refused.Error() {
 			t.Errorf("counts %d, %+v", len(p.Counted), status)
 		}
 	})
 	t.Run("all or nothing", func(t *testing.T) {
 		d, next := prepare(t, func(c *v1alpha1.SandboxClaim) { c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-		if p := d.planned(next); len(p.Released) != 1 || p.Claim.Status.ClaimedReplicas != 0 || endOf(p.Claim) != resultRejected {
+		if p := d.planned(next); len(p.Released) != 1 || p.Claim.Status.ClaimedReplicas != 0 || outcomeOf(p.Claim, nil) != metrics.OutcomeRefused {
 			t.Errorf("drops %d, %+v", len(p.Released), p.Claim.Status)
 		}
 	})

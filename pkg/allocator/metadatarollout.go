@@ -231,7 +231,7 @@ func (w *metadataWriter) commit(ctx context.Context, txn Txn, r *metadataRollout
 	var conflict *etcdtxn.ConflictError
 	switch {
 	case err == nil:
-		w.committer.lag.expect(version(b.next[0]))
+		w.committer.lag.Expect(version(b.next[0]))
 	case errors.As(err, &conflict):
 		return errConflict
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:

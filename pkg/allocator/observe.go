@@ -12,15 +12,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // slow is how long a part of a claim may take before it is logged.
@@ -38,18 +35,11 @@ func observeCreate(ctx context.Context, c clock.PassiveClock, sets claims.Sets, 
 	return ctx, func(created *v1alpha1.SandboxClaim, err error) {
 		outcome := outcomeOf(created, err)
 		took := c.Since(start)
-		claimDuration.WithLabelValues(outcome).Observe(took.Seconds())
-		observePool(measuredPools, namedPool(claim, sets), outcome, took, start)
-		claimReplicas.Observe(float64(claims.Replicas(claim)))
+		metrics.ObserveCreate(claim, sets, outcome, start, took)
 		span.AddEvent("Answered", attribute.String("outcome", outcome))
 		span.RecordError(err)
 		span.End(slow)
 	}
-}
-
-var outcomeOfEnd = map[string]string{
-	resultCompleted: outcomeBound, resultTimedOut: outcomeTimedOut, resultDeleted: outcomeDeleted,
-	resultRejected: outcomeRefused,
 }
 
 func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
@@ -60,82 +50,29 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	var mismatch *MismatchError
 	switch {
 	case err == nil && claims.Unfinished(claim):
-		return outcomeWaiting
+		return metrics.OutcomeWaiting
 	case err == nil:
-		return outcomeOfEnd[endOf(claim)]
+		return metrics.OutcomeOfEnd(claim)
 	case errors.Is(err, ErrClaimExists):
-		return outcomeExists
+		return metrics.OutcomeExists
 	case errors.As(err, &shortage):
-		return outcomeShortage
+		return metrics.OutcomeShortage
 	case errors.Is(err, ErrSetNotFound):
-		return outcomeSetNotFound
+		return metrics.OutcomeSetNotFound
 	case errors.As(err, &tooMany):
-		return outcomeTooMany
+		return metrics.OutcomeTooMany
 	case errors.As(err, &refused), errors.As(err, &mismatch):
-		return outcomeRefused
+		return metrics.OutcomeRefused
 	case errors.Is(err, ErrTooLarge):
-		return outcomeTooLarge
+		return metrics.OutcomeTooLarge
 	case errors.Is(err, ErrUnknownOutcome):
-		return outcomeUnknown
+		return metrics.OutcomeUnknown
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return outcomeCanceled
+		return metrics.OutcomeCanceled
 	case errors.As(err, &refusal) && refusal.Status().Code < http.StatusInternalServerError:
-		return outcomeRefused
+		return metrics.OutcomeRefused
 	}
-	return outcomeError
-}
-
-// endOf is how a claim ended.
-func endOf(claim *v1alpha1.SandboxClaim) string {
-	completed := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted)
-	switch conditions := claim.Status.Conditions; {
-	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionTimedOut):
-		return resultTimedOut
-	case completed != nil && completed.Status == metav1.ConditionTrue && completed.Reason == v1alpha1.ReasonAllReplicasClaimed:
-		return resultCompleted
-	case completed != nil && completed.Status == metav1.ConditionTrue:
-		return resultRejected
-	}
-	return resultDeleted
-}
-
-// observeWritten counts what a transaction has done for a claim.
-func observeWritten(isNew bool, p *plan.Plan) {
-	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(p.Bound)))
-	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(p.Made)))
-	succeeded, failed, released := p.Resizes()
-	claimResizes.WithLabelValues(resultSucceeded).Add(float64(succeeded))
-	claimResizes.WithLabelValues(resultFailed).Add(float64(failed))
-	claimResizes.WithLabelValues(resultReleased).Add(float64(released))
-	if !isNew && p.Ends() {
-		observeEnd(p.Claim, p.Took())
-	}
-}
-
-// observeSetup counts the setting up of a runtime.
-func observeSetup(err error, took time.Duration) {
-	result := resultOK
-	if err != nil {
-		result = resultFailed
-	}
-	runtimeSetups.WithLabelValues(result).Observe(took.Seconds())
-}
-
-// observeEnd counts the end of a claim that took more than one transaction.
-func observeEnd(claim *v1alpha1.SandboxClaim, took time.Duration) {
-	claimCompletion.WithLabelValues(endOf(claim)).Observe(took.Seconds())
-}
-
-// observeResolved counts what was found out after etcd did not answer.
-func observeResolved(err error) {
-	switch {
-	case err == nil:
-		unknownOutcomes.WithLabelValues(resultStored).Inc()
-	case errors.Is(err, ErrUnknownOutcome):
-		unknownOutcomes.WithLabelValues(resultUnresolved).Inc()
-	default:
-		unknownOutcomes.WithLabelValues(resultNotStored).Inc()
-	}
+	return metrics.OutcomeError
 }
 
 // observedStore is a Store whose transactions are timed and traced.
@@ -154,12 +91,11 @@ func (s observedStore) PoolSandboxes(ctx context.Context, namespace, set string)
 	ctx, span := tracing.Start(ctx, "Read pool", attribute.String("sandboxset", set))
 	defer span.End(slow)
 	sandboxes, asOf, err := s.Store.PoolSandboxes(ctx, namespace, set)
+	metrics.ObservePoolRead(err)
 	if err != nil {
-		poolReads.WithLabelValues(resultError).Inc()
 		span.RecordError(err)
 		return nil, 0, err
 	}
-	poolReads.WithLabelValues(resultRead).Inc()
 	span.AddEvent("Read", attribute.Int("sandboxes", len(sandboxes)))
 	return sandboxes, asOf, nil
 }
@@ -168,7 +104,7 @@ func (s observedStore) PoolSandboxes(ctx context.Context, namespace, set string)
 type observedTxn struct {
 	Txn
 	clock clock.PassiveClock
-	// claim: the first object is one.
+	// claim is set if the first object is one.
 	claim bool
 }
 
@@ -190,34 +126,10 @@ func (t *observedTxn) Commit(ctx context.Context) error {
 	defer span.End(slow)
 	start := t.clock.Now()
 	err := t.Txn.Commit(ctx)
-	result := t.result(err)
-	transactionDuration.WithLabelValues(result).Observe(t.clock.Since(start).Seconds())
+	result := metrics.ObserveCommit(err, t.claim, t.clock.Since(start))
 	if err != nil {
 		span.AddEvent("Not committed", attribute.String("result", result))
 		span.RecordError(err)
 	}
 	return err
-}
-
-// result names how the commit went, and counts what had moved.
-func (t *observedTxn) result(err error) string {
-	var conflict *etcdtxn.ConflictError
-	switch {
-	case err == nil:
-		return resultCommitted
-	case errors.As(err, &conflict):
-		for _, moved := range conflict.Moved {
-			if t.claim && moved.Index == 0 {
-				transactionConflicts.WithLabelValues(movedClaim).Inc()
-			} else {
-				transactionConflicts.WithLabelValues(movedSandbox).Inc()
-			}
-		}
-		return resultConflict
-	case errors.Is(err, etcdtxn.ErrTooLarge):
-		return resultTooLarge
-	case errors.Is(err, etcdtxn.ErrUnknownOutcome):
-		return resultUnknown
-	}
-	return resultError
 }

@@ -12,11 +12,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
@@ -28,71 +28,16 @@ type oneTxn struct {
 	err error
 }
 
-func (o *oneTxn) Begin() Txn                   { return o }
-func (o *oneTxn) Len() int                     { return 3 }
-func (o *oneTxn) Bytes() int                   { return 1000 }
+func (o *oneTxn) Begin() Txn { return o }
+
+func (o *oneTxn) Len() int { return 3 }
+
+func (o *oneTxn) Bytes() int { return 1000 }
+
 func (o *oneTxn) Commit(context.Context) error { return o.err }
+
 func (o *oneTxn) CreateClaim(context.Context, *v1alpha1.SandboxClaim) error {
 	return nil
-}
-
-func TestTransactionsAreCounted(t *testing.T) {
-	registerMetrics()
-	moved := func(indices ...int) error {
-		conflict := &etcdtxn.ConflictError{}
-		for _, i := range indices {
-			conflict.Moved = append(conflict.Moved, etcdtxn.Moved{Index: i})
-		}
-		return fmt.Errorf("committing: %w", conflict)
-	}
-	cases := map[string]struct {
-		err               error
-		withoutClaim      bool
-		result            string
-		claims, sandboxes float64 // that moved
-	}{
-		"committed":              {result: resultCommitted},
-		"the claim moved":        {err: moved(0), result: resultConflict, claims: 1},
-		"two sandboxes moved":    {err: moved(1, 2), result: resultConflict, sandboxes: 2},
-		"both":                   {err: moved(0, 2), result: resultConflict, claims: 1, sandboxes: 1},
-		"a sandbox by itself":    {err: moved(0), withoutClaim: true, result: resultConflict, sandboxes: 1},
-		"too large":              {err: fmt.Errorf("%w", etcdtxn.ErrTooLarge), result: resultTooLarge},
-		"no answer":              {err: fmt.Errorf("%w", etcdtxn.ErrUnknownOutcome), result: resultUnknown},
-		"refused by etcd itself": {err: errors.New("no permission"), result: resultError},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			count := func() [3]float64 {
-				commits, err := testutil.GetHistogramMetricCount(transactionDuration.WithLabelValues(tc.result))
-				if err != nil {
-					t.Fatal(err)
-				}
-				claims, err := testutil.GetCounterMetricValue(transactionConflicts.WithLabelValues(movedClaim))
-				if err != nil {
-					t.Fatal(err)
-				}
-				sandboxes, err := testutil.GetCounterMetricValue(transactionConflicts.WithLabelValues(movedSandbox))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return [3]float64{float64(commits), claims, sandboxes}
-			}
-			before := count()
-			txn := observedStore{&oneTxn{err: tc.err}, clock.RealClock{}}.Begin()
-			if !tc.withoutClaim {
-				if err := txn.CreateClaim(t.Context(), nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := txn.Commit(t.Context()); !errors.Is(err, tc.err) {
-				t.Errorf("the error %v became %v", tc.err, err)
-			}
-			want := [3]float64{before[0] + 1, before[1] + tc.claims, before[2] + tc.sandboxes}
-			if got := count(); got != want {
-				t.Errorf("commits and what moved went from %v to %v, want %v", before, got, want)
-			}
-		})
-	}
 }
 
 func TestOutcomes(t *testing.T) {
@@ -110,61 +55,31 @@ func TestOutcomes(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"bound":      {claim: ended(completed(v1alpha1.ReasonAllReplicasClaimed)), want: outcomeBound},
-		"waiting":    {claim: waiting, want: outcomeWaiting},
-		"timed out":  {claim: ended(is(v1alpha1.ClaimConditionTimedOut, ""), completed(v1alpha1.ReasonTimeoutReached)), want: outcomeTimedOut},
-		"deleted":    {claim: plan.Deleted(waiting, now), want: outcomeDeleted},
-		"no env":     {claim: ended(completed(v1alpha1.ReasonEnvVarsInjectionRejected)), want: outcomeRefused},
-		"no volumes": {claim: ended(completed(v1alpha1.ReasonVolumeClaimTemplatesRejected)), want: outcomeRefused},
-		"never fits": {claim: ended(completed(v1alpha1.ReasonTooLarge)), want: outcomeRefused},
-		"refused":    {err: fmt.Errorf("x: %w", &RefusedError{}), want: outcomeRefused},
-		"no source":  {err: fmt.Errorf("x: %w", &SourceError{}), want: outcomeSetNotFound},
-		"shortage":   {err: fmt.Errorf("x: %w", &ShortageError{}), want: outcomeShortage},
-		"no set":     {err: ErrSetNotFound, want: outcomeSetNotFound},
-		"exists":     {err: ErrClaimExists, want: outcomeExists},
-		"too large":  {err: fmt.Errorf("%w: x", ErrTooLarge), want: outcomeTooLarge},
-		"unknown":    {err: fmt.Errorf("%w: %w", ErrUnknownOutcome, context.DeadlineExceeded), want: outcomeUnknown},
-		"left":       {err: context.Canceled, want: outcomeCanceled},
-		"too late":   {err: fmt.Errorf("x: %w", context.DeadlineExceeded), want: outcomeCanceled},
-		"quota":      {err: fmt.Errorf("x: %w", apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), "s", errors.New("quota"))), want: outcomeRefused},
-		"webhook":    {err: apierrors.NewInternalError(errors.New("no answer")), want: outcomeError},
-		"other":      {err: errors.New("x"), want: outcomeError},
+		"bound":      {claim: ended(completed(v1alpha1.ReasonAllReplicasClaimed)), want: metrics.OutcomeBound},
+		"waiting":    {claim: waiting, want: metrics.OutcomeWaiting},
+		"timed out":  {claim: ended(is(v1alpha1.ClaimConditionTimedOut, ""), completed(v1alpha1.ReasonTimeoutReached)), want: metrics.OutcomeTimedOut},
+		"deleted":    {claim: plan.Deleted(waiting, now), want: metrics.OutcomeDeleted},
+		"no env":     {claim: ended(completed(v1alpha1.ReasonEnvVarsInjectionRejected)), want: metrics.OutcomeRefused},
+		"no volumes": {claim: ended(completed(v1alpha1.ReasonVolumeClaimTemplatesRejected)), want: metrics.OutcomeRefused},
+		"never fits": {claim: ended(completed(v1alpha1.ReasonTooLarge)), want: metrics.OutcomeRefused},
+		"refused":    {err: fmt.Errorf("x: %w", &RefusedError{}), want: metrics.OutcomeRefused},
+		"no source":  {err: fmt.Errorf("x: %w", &SourceError{}), want: metrics.OutcomeSetNotFound},
+		"shortage":   {err: fmt.Errorf("x: %w", &ShortageError{}), want: metrics.OutcomeShortage},
+		"no set":     {err: ErrSetNotFound, want: metrics.OutcomeSetNotFound},
+		"exists":     {err: ErrClaimExists, want: metrics.OutcomeExists},
+		"too large":  {err: fmt.Errorf("%w: x", ErrTooLarge), want: metrics.OutcomeTooLarge},
+		"unknown":    {err: fmt.Errorf("%w: %w", ErrUnknownOutcome, context.DeadlineExceeded), want: metrics.OutcomeUnknown},
+		"left":       {err: context.Canceled, want: metrics.OutcomeCanceled},
+		"too late":   {err: fmt.Errorf("x: %w", context.DeadlineExceeded), want: metrics.OutcomeCanceled},
+		"quota":      {err: fmt.Errorf("x: %w", apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), "s", errors.New("quota"))), want: metrics.OutcomeRefused},
+		"webhook":    {err: apierrors.NewInternalError(errors.New("no answer")), want: metrics.OutcomeError},
+		"other":      {err: errors.New("x"), want: metrics.OutcomeError},
 	}
 	for name, tc := range cases {
 		if got := outcomeOf(tc.claim, tc.err); got != tc.want {
 			t.Errorf("%s: outcome %q, want %q", name, got, tc.want)
 		}
 	}
-}
-
-func TestLag(t *testing.T) {
-	registerMetrics()
-	clk := clocktesting.NewFakePassiveClock(time.Now())
-	pass := func(d time.Duration) { clk.SetTime(clk.Now().Add(d)) }
-	l := lag{clock: clk}
-	want := func(what string, behind time.Duration) {
-		t.Helper()
-		if got := l.behind(); got != behind {
-			t.Errorf("%s: behind by %v, want %v", what, got, behind)
-		}
-	}
-	want("nothing written", 0)
-	l.expect(10)
-	pass(time.Second)
-	l.expect(11) // not measured: one at a time
-	l.observe(9)
-	want("older news", time.Second)
-	l.observe(10)
-	want("heard", 0)
-	l.observe(20)
-	l.expect(15) // the watch was faster than the answer
-	pass(time.Second)
-	want("heard before", 0)
-	l.expect(30)
-	pass(time.Minute)
-	want("the watch is silent", time.Minute)
-	l.observe(40) // a list
-	want("listed", 0)
 }
 
 // What observing costs a claim that is bound at once: an observed create and an
@@ -179,8 +94,74 @@ func BenchmarkObserve(b *testing.B) {
 			txn := a.committer.store.Begin()
 			_ = txn.CreateClaim(ctx, claim)
 			_ = txn.Commit(ctx)
-			observeWritten(true, &plan.Plan{Claim: claim})
+			metrics.ObserveWritten(true, &plan.Plan{Claim: claim}, &a.stock.sets, a.options.Clock.Now())
 			answered(claim, nil)
 		}
 	})
+}
+
+// TestRefusedIsNotCounted: a claim of agent-sandbox that is refused was given nothing, and is no
+// failed create.
+func TestRefusedIsNotCounted(t *testing.T) {
+	d := newDesk(t, setOf("a", "py"))
+	d.comes(templateOfPod("py"))
+	refused := d.newAttempt(func(c *v1alpha1.SandboxClaim) { ofWarmPool("a")(c); asksEnv(c) })
+	p := d.planned(refused)
+	n, _ := gathered(t, "agent_sandbox_claim_creation_total", "", "")
+	metrics.ObserveWritten(true, p, &d.stock.sets, birth)
+	if got, _ := gathered(t, "agent_sandbox_claim_creation_total", "", ""); got != n || refused.state.Refused == nil || p.BecomesReady() {
+		t.Errorf("a claim that is refused (%v) makes %d series of %d", refused.state.Refused, got, n)
+	}
+	if got := outcomeOf(p.Claim, nil); got != metrics.OutcomeWaiting {
+		t.Errorf("its create is counted as %s", got)
+	}
+}
+
+// TestTransactionsAreCounted: what had changed when a transaction was refused is counted by its kind,
+// and the error stays as it was.
+func TestTransactionsAreCounted(t *testing.T) {
+	metrics.Register()
+	conflict := fmt.Errorf("committing: %w", &etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: 0}}})
+	for moved, begin := range map[string]func(Txn) error{
+		"claim":   func(txn Txn) error { return txn.CreateClaim(t.Context(), nil) },
+		"sandbox": func(Txn) error { return nil },
+	} {
+		_, before := gathered(t, "sandlot_transaction_conflicts_total", "moved", moved)
+		txn := observedStore{&oneTxn{err: conflict}, clock.RealClock{}}.Begin()
+		if err := begin(txn); err != nil {
+			t.Fatal(err)
+		}
+		if err := txn.Commit(t.Context()); !errors.Is(err, conflict) {
+			t.Errorf("the error %v became %v", conflict, err)
+		}
+		if _, got := gathered(t, "sandlot_transaction_conflicts_total", "moved", moved); got != before+1 {
+			t.Errorf("conflicts of the kind %s went from %v to %v", moved, before, got)
+		}
+	}
+}
+
+// gathered returns how many series a metric has, and the sum of its counters: of those with the value
+// of a label, or of all if the label is "".
+func gathered(t *testing.T, name, label, value string) (series int, total float64) {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			has := label == ""
+			for _, pair := range metric.GetLabel() {
+				has = has || pair.GetName() == label && pair.GetValue() == value
+			}
+			if has {
+				series++
+				total += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return series, total
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
@@ -303,7 +304,7 @@ func (f *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCa
 			within = trace.ContextWithSpan(within, u.work.span)
 		}
 		err = f.setUp(within, call.claim, call.sb)
-		observeSetup(err, f.committer.clock.Since(begin))
+		metrics.ObserveSetup(err, f.committer.clock.Since(begin))
 	}
 	after, due := s.end(call, err)
 	f.setupShare.End(call.claim.Namespace)

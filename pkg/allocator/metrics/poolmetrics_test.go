@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metrics
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 	now := time.Now()
 	series := func(set string) types.NamespacedName { return types.NamespacedName{Namespace: "busy", Name: set} }
 	for i := range 10000 {
-		observePool(m, series(fmt.Sprintf("set-%d", i)), outcomeBound, time.Millisecond, now)
+		observePool(m, series(fmt.Sprintf("set-%d", i)), OutcomeBound, time.Millisecond, now)
 	}
 	if got := len(m.places); got != maxMeasuredPoolsOfNamespace+1 {
 		t.Errorf("one namespace has %d places", got)
@@ -31,7 +31,7 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 		t.Errorf("%v claims are of the other pools", got)
 	}
 	for i := range 10000 {
-		observePool(m, types.NamespacedName{Namespace: fmt.Sprintf("ns-%d", i), Name: "pool"}, outcomeBound, time.Millisecond, now)
+		observePool(m, types.NamespacedName{Namespace: fmt.Sprintf("ns-%d", i), Name: "pool"}, OutcomeBound, time.Millisecond, now)
 	}
 	if got := len(m.places); got != maxMeasuredPools {
 		t.Errorf("all have %d places", got)
@@ -42,9 +42,9 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 
 	// What is idle makes room, and its series go.
 	later := now.Add(idleMeasured + time.Second)
-	observePool(m, series("set-0"), outcomeBound, time.Millisecond, later)
+	observePool(m, series("set-0"), OutcomeBound, time.Millisecond, later)
 	for i := range 10000 {
-		observePool(m, series(fmt.Sprintf("new-%d", i)), outcomeBound, time.Millisecond, later)
+		observePool(m, series(fmt.Sprintf("new-%d", i)), OutcomeBound, time.Millisecond, later)
 	}
 	if got := countedBound(t, "busy", "set-0"); got != 2 {
 		t.Errorf("the pool that is in use has %v claims", got)
@@ -62,7 +62,7 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 
 func countedBound(t *testing.T, namespace, set string) float64 {
 	t.Helper()
-	value, err := testutil.GetCounterMetricValue(poolClaims.WithLabelValues(outcomeBound, namespace, set))
+	value, err := testutil.GetCounterMetricValue(poolClaims.WithLabelValues(OutcomeBound, namespace, set))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func countedBound(t *testing.T, namespace, set string) float64 {
 
 // A claim is of the pool that it names, never of a name that is only its user's.
 func TestNamedPool(t *testing.T) {
-	var sets setCache
+	var sets knownSets
 	for _, set := range []struct{ name, template string }{{"pool", ""}, {"only", "one"}, {"a", "two"}, {"b", "two"}} {
 		s := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: set.name, ResourceVersion: "1"}}
 		if set.template != "" {

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metrics
 
 import (
 	"sync"
@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -45,24 +44,27 @@ var (
 type collector struct {
 	metrics.BaseStableCollector
 
-	mu   sync.Mutex
-	runs map[*Allocator]struct{}
+	mu sync.Mutex
+	// reads are the functions that add what an allocator has.
+	reads map[*func(*Reading)]struct{}
 }
 
 var live collector
 
-// add lets the collector read a until the returned function is called.
-func (c *collector) add(a *Allocator) (remove func()) {
+// Collect lets the gauges show what read adds, until the returned function is called.
+func Collect(read func(*Reading)) (remove func()) { return live.add(&read) }
+
+func (c *collector) add(read *func(*Reading)) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.runs == nil {
-		c.runs = map[*Allocator]struct{}{}
+	if c.reads == nil {
+		c.reads = map[*func(*Reading)]struct{}{}
 	}
-	c.runs[a] = struct{}{}
+	c.reads[read] = struct{}{}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.runs, a)
+		delete(c.reads, read)
 	}
 }
 
@@ -81,107 +83,42 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
 	}
-	for p, of := range total.pools {
+	for p, of := range total.Pools {
 		gauge(poolSandboxes, float64(of.Available), "available", p.Namespace, p.Name)
 		gauge(poolSandboxes, float64(of.Taken), "taken", p.Namespace, p.Name)
-		gauge(poolReplicas, float64(of.replicas), p.Namespace, p.Name)
+		gauge(poolReplicas, float64(of.Replicas), p.Namespace, p.Name)
 		gauge(poolWaiting, float64(of.Claims), p.Namespace, p.Name)
 		gauge(poolMissing, float64(of.Sandboxes), p.Namespace, p.Name)
 	}
-	gauge(waitingWithoutSet, float64(total.withoutSet))
-	gauge(unfinishedGauge, float64(total.unfinished))
-	gauge(indexBehind, total.behind.Seconds())
+	gauge(waitingWithoutSet, float64(total.WithoutSet))
+	gauge(unfinishedGauge, float64(total.Unfinished))
+	gauge(indexBehind, total.Behind.Seconds())
 }
 
-// reading is what one look at the allocators shows.
-type reading struct {
-	pools                  map[types.NamespacedName]poolReading
-	withoutSet, unfinished int
-	behind                 time.Duration
+// Reading is what the allocators have at one time.
+type Reading struct {
+	Pools map[types.NamespacedName]PoolReading
+	// WithoutSet is how many claims wait for something that does not exist or cannot serve
+	// them, and Unfinished how many this server finishes.
+	WithoutSet, Unfinished int
+	// Behind is for how long the index has been waiting to hear of a transaction.
+	Behind time.Duration
 }
 
-type poolReading struct {
+// PoolReading is what a pool has at one time.
+type PoolReading struct {
 	poolindex.Depth
 	queue.Demand
-	replicas int32
+	// Replicas is how many sandboxes the pool is meant to hold.
+	Replicas int32
 }
 
-func (c *collector) read() reading {
+func (c *collector) read() Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	total := reading{pools: map[types.NamespacedName]poolReading{}}
-	for a := range c.runs {
-		a.readInto(&total)
+	total := Reading{Pools: map[types.NamespacedName]PoolReading{}}
+	for read := range c.reads {
+		(*read)(&total)
 	}
 	return total
-}
-
-func (a *Allocator) readInto(total *reading) {
-	total.behind = max(total.behind, a.lag.behind())
-	total.unfinished += int(a.finisher.known.mine.Load())
-	depths, sets := a.stock.index.Depths(), a.stock.sets.replicas()
-	demands := a.stock.queue.Demands()
-	for p, replicas := range sets {
-		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		of := total.pools[name]
-		of.Available += depths[p].Available
-		of.Taken += depths[p].Taken
-		of.Claims += demands[p].Claims
-		of.Sandboxes += demands[p].Sandboxes
-		of.replicas = replicas
-		total.pools[name] = of
-	}
-	for p, demand := range demands {
-		if _, exists := sets[p]; !exists {
-			total.withoutSet += demand.Claims
-		}
-	}
-}
-
-// lag measures how far the index is behind the store: the time until the watch
-// shows what this server wrote. It waits for one transaction at a time, so that
-// it costs next to nothing however many there are.
-type lag struct {
-	clock clock.PassiveClock
-
-	mu sync.Mutex
-	// heard is the newest revision that the watch of sandboxes has shown.
-	heard uint64
-	// awaited is the revision that was written at since; 0 is none.
-	awaited uint64
-	since   time.Time
-}
-
-// expect records that this server changed sandboxes at a revision. The watch may
-// have been faster than etcd's answer.
-func (l *lag) expect(revision uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.heard >= revision:
-		indexLag.Observe(0)
-	case l.awaited == 0:
-		l.awaited, l.since = revision, l.clock.Now()
-	}
-}
-
-// observe records that the watch of sandboxes has come to a revision.
-func (l *lag) observe(revision uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.heard = max(l.heard, revision)
-	if l.awaited != 0 && l.heard >= l.awaited {
-		indexLag.Observe(l.clock.Since(l.since).Seconds())
-		l.awaited = 0
-	}
-}
-
-// behind is for how long the index has been waiting for what must come.
-func (l *lag) behind() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.awaited == 0 {
-		return 0
-	}
-	return l.clock.Since(l.since)
 }

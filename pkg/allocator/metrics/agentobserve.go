@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metrics
 
 import (
 	"time"
@@ -24,14 +24,6 @@ const (
 	// did so for other reasons, such as that a container ran anew.
 	maxStartup = time.Hour
 )
-
-// observeAgents counts in agent-sandbox's metrics what a transaction has done for a claim.
-func observeAgents(p *plan.Plan, sets claims.Sets, now time.Time) {
-	observeGiven(measuredSources, p, sets, now)
-	if v1alpha1.OfAgentSandbox(p.Claim) && p.BecomesReady() {
-		observeFirstReady(measuredTemplates, p, now)
-	}
-}
 
 // given is of which series a sandbox is that a claim was given.
 type given struct {

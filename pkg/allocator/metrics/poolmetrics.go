@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metrics
 
 import (
 	"sync"
@@ -39,7 +39,7 @@ var (
 
 	registerPoolMetrics = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(poolClaims, poolClaimDuration)
-		poolClaims.WithLabelValues(outcomeBound, otherPools, otherPools).Add(0)
+		poolClaims.WithLabelValues(OutcomeBound, otherPools, otherPools).Add(0)
 		poolClaimDuration.WithLabelValues(otherPools, otherPools)
 	})
 
@@ -56,7 +56,7 @@ var (
 func observePool(m *measured, pool types.NamespacedName, outcome string, took time.Duration, now time.Time) {
 	m.count(pool, now, func(pool types.NamespacedName) {
 		poolClaims.WithLabelValues(outcome, pool.Namespace, pool.Name).Inc()
-		if outcome == outcomeBound {
+		if outcome == OutcomeBound {
 			poolClaimDuration.WithLabelValues(pool.Namespace, pool.Name).Observe(took.Seconds())
 		}
 	})

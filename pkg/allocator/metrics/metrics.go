@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metrics
 
 import (
 	"slices"
@@ -13,24 +13,24 @@ import (
 
 // Values of the label outcome: what became of the create of a claim.
 const (
-	outcomeBound       = "bound"         // the answer has every sandbox
-	outcomeWaiting     = "waiting"       // the answer says Claiming; it goes on in the background
-	outcomeTimedOut    = "timed_out"     // claimTimeout came before the answer
-	outcomeDeleted     = "deleted"       // the claim was deleted before the answer
-	outcomeShortage    = "shortage"      // onShortage Fail and too little stock
-	outcomeSetNotFound = "set_not_found" // onShortage Fail and no set
-	outcomeTooMany     = "too_many"      // it would have to wait, and too many of its namespace do
-	outcomeExists      = "exists"        // the name is taken
-	outcomeRefused     = "refused"       // admission of sandboxes made for it, such as a quota, or what it adds to them
-	outcomeTooLarge    = "too_large"     // it does not fit into one transaction
-	outcomeUnknown     = "unknown"       // etcd did not say
-	outcomeCanceled    = "canceled"      // the caller left, or its time was up
-	outcomeError       = "error"
+	OutcomeBound       = "bound"         // the answer has every sandbox
+	OutcomeWaiting     = "waiting"       // the answer says Claiming; it goes on in the background
+	OutcomeTimedOut    = "timed_out"     // claimTimeout came before the answer
+	OutcomeDeleted     = "deleted"       // the claim was deleted before the answer
+	OutcomeShortage    = "shortage"      // onShortage Fail and too little stock
+	OutcomeSetNotFound = "set_not_found" // onShortage Fail and no set
+	OutcomeTooMany     = "too_many"      // it would have to wait, and too many of its namespace do
+	OutcomeExists      = "exists"        // the name is taken
+	OutcomeRefused     = "refused"       // admission of sandboxes made for it, such as a quota, or what it adds to them
+	OutcomeTooLarge    = "too_large"     // it does not fit into one transaction
+	OutcomeUnknown     = "unknown"       // etcd did not say
+	OutcomeCanceled    = "canceled"      // the caller left, or its time was up
+	OutcomeError       = "error"
 )
 
 var outcomes = []string{
-	outcomeBound, outcomeWaiting, outcomeTimedOut, outcomeDeleted, outcomeShortage, outcomeSetNotFound,
-	outcomeTooMany, outcomeExists, outcomeRefused, outcomeTooLarge, outcomeUnknown, outcomeCanceled, outcomeError,
+	OutcomeBound, OutcomeWaiting, OutcomeTimedOut, OutcomeDeleted, OutcomeShortage, OutcomeSetNotFound,
+	OutcomeTooMany, OutcomeExists, OutcomeRefused, OutcomeTooLarge, OutcomeUnknown, OutcomeCanceled, OutcomeError,
 }
 
 // Values of the label result of transactions, of ends of claims, of resizes, and of
@@ -158,7 +158,7 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	registerMetrics = sync.OnceFunc(func() {
+	Register = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes, runtimeSetups,
 			transactionDuration, transactionConflicts, unknownOutcomes, poolReads, indexLag)
 		legacyregistry.CustomMustRegister(&live)

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metrics
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
@@ -21,8 +22,36 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
+var birth = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+// knownSets are the sets that there are.
+type knownSets []*v1alpha1.SandboxSet
+
+func (k *knownSets) change(set *v1alpha1.SandboxSet) { *k = append(*k, set) }
+
+// Set implements claims.Sets.
+func (k *knownSets) Set(namespace, name string) *v1alpha1.SandboxSet {
+	for _, set := range *k {
+		if set.Namespace == namespace && set.Name == name {
+			return set
+		}
+	}
+	return nil
+}
+
+// Using implements claims.Sets.
+func (k *knownSets) Using(namespace, template string) []*v1alpha1.SandboxSet {
+	var using []*v1alpha1.SandboxSet
+	for _, set := range *k {
+		if set.Namespace == namespace && v1alpha1.SandboxTemplateOf(set) == template {
+			using = append(using, set)
+		}
+	}
+	return using
+}
+
 // agentPool makes a set of a template known, and returns a ready sandbox of it.
-func agentPool(sets *setCache, namespace, pool, template string) *v1alpha1.Sandbox {
+func agentPool(sets *knownSets, namespace, pool, template string) *v1alpha1.Sandbox {
 	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pool, ResourceVersion: "1"}}
 	set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template}
 	sets.change(set)
@@ -77,7 +106,7 @@ func histogram(t *testing.T, vec *metrics.HistogramVec, labels ...string) (count
 // A claim is measured from when the server saw it; what clients say of it is believed
 // within reason.
 func TestStartupLatencies(t *testing.T) {
-	registerMetrics()
+	Register()
 	at := func(d time.Duration) string { return birth.Add(d).Format(time.RFC3339Nano) }
 	for name, tc := range map[string]struct {
 		client string
@@ -93,7 +122,7 @@ func TestStartupLatencies(t *testing.T) {
 		"none":                     {"", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var sets setCache
+			var sets knownSets
 			sb := agentPool(&sets, "ns", "pool", "latencies")
 			before := func(vec *metrics.HistogramVec, labels ...string) func() (uint64, float64) {
 				count, sum := histogram(t, vec, labels...)
@@ -111,7 +140,7 @@ func TestStartupLatencies(t *testing.T) {
 				v1alpha1.AgentAnnotationClientRequested: tc.client,
 				v1alpha1.AgentAnnotationWebhookObserved: tc.client,
 			})
-			observeAgents(p, &sets, birth.Add(250*time.Millisecond))
+			ObserveWritten(true, p, &sets, birth.Add(250*time.Millisecond))
 			if n, sum := byController(); n != 1 || sum != 250 {
 				t.Errorf("since the server saw it: %d, %v ms", n, sum)
 			}
@@ -130,11 +159,11 @@ func TestStartupLatencies(t *testing.T) {
 // Where nothing is noted on claims, the controller's latency is measured all the same; a
 // sandbox that was ready long after it was made did not start for so long.
 func TestStartupWithoutAnnotations(t *testing.T) {
-	registerMetrics()
-	var sets setCache
+	Register()
+	var sets knownSets
 	sb := agentPool(&sets, "ns", "pool", "unobserved")
 	sb.CreationTimestamp = metav1.NewTime(birth.Add(-50 * time.Hour))
-	observeAgents(readied(t, sb, nil), &sets, birth.Add(time.Second))
+	ObserveWritten(true, readied(t, sb, nil), &sets, birth.Add(time.Second))
 	if n, _ := histogram(t, claimControllerStartup, "warm", "unobserved"); n != 1 {
 		t.Errorf("%d claims were measured", n)
 	}
@@ -142,7 +171,7 @@ func TestStartupWithoutAnnotations(t *testing.T) {
 		t.Errorf("the start of its sandbox took %v ms", sum)
 	}
 	ours := readied(t, sb, map[string]string{v1alpha1.AnnotationAPI: "other"})
-	observeAgents(ours, &sets, birth.Add(time.Second))
+	ObserveWritten(true, ours, &sets, birth.Add(time.Second))
 	if n, _ := histogram(t, claimControllerStartup, "warm", "unobserved"); n != 1 {
 		t.Errorf("a claim of our own API was measured: %d", n)
 	}
@@ -150,8 +179,8 @@ func TestStartupWithoutAnnotations(t *testing.T) {
 
 // Each sandbox that a claim is given is counted by what exists.
 func TestGivenSandboxes(t *testing.T) {
-	registerMetrics()
-	var sets setCache
+	Register()
+	var sets knownSets
 	made := agentPool(&sets, "given", "pool", "python")
 	delete(made.Labels, v1alpha1.LabelTemplateHash)
 	strange := agentPool(&sets, "given", "pool", "python")
@@ -185,7 +214,7 @@ func TestGivenSandboxes(t *testing.T) {
 
 // However many templates and pools a user makes, series are few, and others have theirs.
 func TestAgentFiguresAreBounded(t *testing.T) {
-	registerMetrics()
+	Register()
 	templates, sources := newMeasured(claims.OtherFigures, forgetTemplate), newMeasured(claims.OtherFigures, forgetSource)
 	series := func() int {
 		all := 0
@@ -196,7 +225,7 @@ func TestAgentFiguresAreBounded(t *testing.T) {
 	}
 	before := series()
 	observe := func(namespace, pool, template string, now time.Time) {
-		var sets setCache
+		var sets knownSets
 		p := readied(t, agentPool(&sets, namespace, pool, template), nil)
 		observeGiven(sources, p, &sets, now)
 		observeFirstReady(templates, p, now)
@@ -251,17 +280,36 @@ func gathered(t *testing.T, name string) int {
 	return 0
 }
 
-// With the option, nothing is noted on a claim, whatever trace its request is in.
-func TestWithoutObservations(t *testing.T) {
-	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{
-		Annotations: map[string]string{v1alpha1.AnnotationAPI: v1alpha1.AgentsGroup},
-	}}
-	o := Options{WithoutObservations: true}
-	if got := o.observed(t.Context(), claim, birth); got != claim {
-		t.Errorf("the claim has %v", got.Annotations)
+// TestGivenToEitherAPI: what a pool gives is counted whichever API the claim is of.
+func TestGivenToEitherAPI(t *testing.T) {
+	Register()
+	var sets knownSets
+	sb := agentPool(&sets, "either", "pool", "both")
+	counted := func(api string) func() float64 {
+		by := "unknown"
+		if api == v1alpha1.AgentsGroup {
+			by = "python-client"
+		}
+		value := func() float64 {
+			v, err := testutil.GetCounterMetricValue(agentClaims.WithLabelValues("either", "both", "warm", "pool", "ready", by))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		before := value()
+		return func() float64 { return value() - before }
 	}
-	o.WithoutObservations = false
-	if got := o.observed(t.Context(), claim, birth); got.Annotations[v1alpha1.AgentAnnotationFirstObserved] == "" {
-		t.Errorf("the claim has %v", got.Annotations)
+	for _, api := range []string{v1alpha1.AgentsGroup, ""} {
+		n := counted(api)
+		p := readied(t, sb, nil)
+		if api == "" { // as it is of our own API
+			delete(p.Claim.Annotations, v1alpha1.AnnotationAPI)
+			delete(p.Claim.Labels, v1alpha1.AgentLabelCreatedBy)
+		}
+		ObserveWritten(true, p, &sets, birth)
+		if got := n(); got != 1 {
+			t.Errorf("a sandbox for a claim of %q is counted %v times", api, got)
+		}
 	}
 }
