@@ -55,7 +55,8 @@ pkg/version: | client server
 
 # The API server.
 pkg/podaddress: apis/sandbox/v1alpha1 | runtime server etcd
-pkg/allocator: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/inplace pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
+pkg/allocator: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
+pkg/allocator/candidates: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/inplace pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/metrics: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/plan: apis/sandbox/v1alpha1 pkg/claims pkg/inplace pkg/podtemplate | !io !log !clock
 pkg/allocator/queue: pkg/poolindex

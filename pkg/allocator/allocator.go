@@ -15,10 +15,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -86,7 +86,7 @@ type Allocator struct {
 	finisher   *finisher
 	metadata   *metadataSyncer
 	rebinder   *rebinder
-	stock      *stock
+	stock      *candidates.Stock
 	feeds      *Feeds
 	lag        *metrics.Lag
 	// waiting is how many create calls wait.
@@ -112,21 +112,15 @@ func New(o Options) *Allocator {
 	store := observedStore{o.Store, o.Clock}
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
-	a.stock = &stock{
-		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), reads: newSharedReads(), timeout: o.ResolveTimeout,
-		setChanged: func(change setChange) { a.feeds.setChanged(change) },
-		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.finisher.confirm(ctx, sources) },
-	}
-	late := newLateLookup(store, o.Clock, func(f func(context.Context)) bool { return a.reconciler.background(f) })
-	a.planner = &planner{
-		templates: &templates{
-			cache: podtemplate.NewCache(), sizes: newSizes(), revisions: newSetRevisions(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
-			podMetadata: o.PodMetadata, labelDomains: o.LabelDomains,
-		},
-		stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal,
-	}
+	a.stock = candidates.NewStock(store, index, lines, o.Clock, o.ResolveTimeout)
+	a.stock.SetChanged = func(change candidates.SetChange) { a.feeds.setChanged(change) }
+	a.stock.Confirm = func(ctx context.Context, sources []queue.Source) error { return a.finisher.confirm(ctx, sources) }
+	templates := candidates.NewTemplates(candidates.Options{
+		MaxFresh: o.MaxFresh, MaxFreshBytes: o.MaxFreshBytes, PodMetadata: o.PodMetadata, LabelDomains: o.LabelDomains,
+	}, candidates.NewLateLookup(store, o.Clock, a.reconciler.background))
+	a.planner = &planner{store: store, templates: templates, stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal}
 	a.committer = &committer{
-		store: store, clock: o.Clock, queue: lines, sets: &a.stock.sets, lag: a.lag, throttles: newThrottles(),
+		store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: newThrottles(),
 		commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
 	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
@@ -155,7 +149,7 @@ func (a *Allocator) Feeds() *Feeds { return a.feeds }
 // unfinished claims. nil is this one alone.
 func (a *Allocator) PeersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
-	a.stock.index.Prefer(prefers)
+	a.stock.Index.Prefer(prefers)
 	a.reconciler.prefers.Store(&prefers)
 	a.finisher.peers.Store(&peers{self: self, servers: servers})
 	a.finisher.known.wake()
@@ -178,15 +172,15 @@ func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
 		return 0, false
 	}
-	return a.stock.queue.Ahead(u.waiter, MaxAhead)
+	return a.stock.Queue.Ahead(u.waiter, MaxAhead)
 }
 
 // readGauges adds what the allocator has now to the gauges.
 func (a *Allocator) readGauges(total *metrics.Reading) {
 	total.Behind = max(total.Behind, a.lag.Behind())
 	total.Unfinished += int(a.finisher.known.mine.Load())
-	depths, sets := a.stock.index.Depths(), a.stock.sets.replicas()
-	demands := a.stock.queue.Demands()
+	depths, sets := a.stock.Index.Depths(), a.stock.Sets.Replicas()
+	demands := a.stock.Queue.Demands()
 	for p, replicas := range sets {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 		of := total.Pools[name]

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -22,8 +23,9 @@ import (
 
 // planner finds what a claim needs and makes its plans of it.
 type planner struct {
-	templates *templates
-	stock     *stock
+	store     Store
+	templates *candidates.Templates
+	stock     *candidates.Stock
 	clock     clock.PassiveClock
 	// admit judges the sandboxes that are about to be made for a claim, and may change
 	// them; nil lets all pass. charge is how many of them a quota is charged for.
@@ -46,9 +48,9 @@ type attempt struct {
 	// limits would reject that.
 	throttled time.Duration
 
-	marks      *plan.Marks
-	candidates *candidates
-	model      *freshModel
+	marks    *plan.Marks
+	preparer *candidates.Preparer
+	model    *candidates.Model
 	// wouldMake is how many sandboxes a dry attempt would make.
 	wouldMake int
 }
@@ -63,7 +65,7 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	a.releaseIfEdited(s.Claim.Generation)
 	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = a.reservation.room, a.reservation.refused, a.reservation.makeBackoff.isOver(s.Now), nil, plan.NameFree
 	s.Denied = a.reservation.denied
-	a.model, a.candidates = nil, &candidates{templates: a.planner.templates, stock: a.planner.stock, claim: s.Claim, now: s.Now}
+	a.model, a.preparer = nil, &candidates.Preparer{Templates: a.planner.templates, Stock: a.planner.stock, Claim: s.Claim, Now: s.Now}
 	var err error
 	marked := s.Claim
 	if a.dry { // what it adds to thousands of sandboxes is not shown
@@ -75,7 +77,7 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	a.marks.Seal, s.Setups.LeftOut = a.planner.seal, a.dry
-	if s.Eligible, err = a.planner.stock.eligible(ctx, s.Claim, s.New); err != nil {
+	if s.Eligible, err = a.planner.stock.Eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return nil, err
 		}
@@ -131,14 +133,14 @@ func (a *attempt) releaseIfEdited(generation int64) {
 // found.
 func (a *attempt) resumeSuspended() {
 	if a.waiter != nil && !a.reservation.lookBackoff.until.IsZero() && a.reservation.lookBackoff.isOver(a.state.Now) {
-		sources := sourcesOf(&a.state.Eligible)
-		a.planner.stock.resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
+		sources := candidates.SourcesOf(&a.state.Eligible)
+		a.planner.stock.Resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return candidates.IsSource(sources, p) })
 	}
 }
 
 // scheduleLook says when to look again at what is in the way after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
-	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.hasSuspended(sourcesOf(&a.state.Eligible)) {
+	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
 		a.reservation.lookBackoff.reset()
 	} else if a.reservation.lookBackoff.isOver(a.state.Now) {
 		a.reservation.lookBackoff.start(a.state.Now)

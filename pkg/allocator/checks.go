@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -31,14 +32,14 @@ func (a *attempt) checkRefused(ctx context.Context) error {
 		return nil
 	}
 	a.model = model
-	if model.refused == nil {
+	if model.Refused == nil {
 		return nil
 	}
 	if !a.state.New {
-		a.state.Refused = model.refused
+		a.state.Refused = model.Refused
 		return nil
 	}
-	return a.refuse(model.refused)
+	return a.refuse(model.Refused)
 }
 
 // refuse returns an error of a claim that is about to be created. One that is stored all
@@ -60,9 +61,9 @@ func (a *attempt) isCacheEnough() bool {
 }
 
 // findModel returns the model of the claim's fresh sandboxes. e is changed to what it is of.
-func (a *attempt) findModel(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
+func (a *attempt) findModel(ctx context.Context, e *claims.Eligible) (*candidates.Model, error) {
 	if a.isCacheEnough() {
-		return a.planner.templates.freshModel(ctx, a.state.Claim, e, a.planner.stock.store)
+		return a.planner.templates.Model(ctx, a.state.Claim, e, a.planner.store)
 	}
 	return a.planner.confirmedModel(ctx, a.state.Claim, e)
 }
@@ -70,20 +71,20 @@ func (a *attempt) findModel(ctx context.Context, e *claims.Eligible) (*freshMode
 // confirmedModel returns the model of a claim's fresh sandboxes. Before the claim is
 // refused, which is final, sets and templates are read as they are now: what lets it in
 // may have been written a moment ago. e is changed to what the model is of.
-func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*freshModel, error) {
-	model, err := p.templates.freshModel(ctx, claim, e, p.stock.store)
-	if err != nil || model.refused == nil {
+func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*candidates.Model, error) {
+	model, err := p.templates.Model(ctx, claim, e, p.store)
+	if err != nil || model.Refused == nil {
 		return model, err
 	}
-	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
+	if err := p.stock.ReadSets(ctx, claim.Namespace); err != nil {
 		return nil, err
 	}
-	now, err := p.stock.eligible(ctx, claim, false)
+	now, err := p.stock.Eligible(ctx, claim, false)
 	if err != nil || !now.CanMake() {
 		return model, err // with nothing to make it from there is nothing that lets it in
 	}
 	*e = now
-	return p.templates.freshModel(ctx, claim, e, p.stock.store.TemplatesNow())
+	return p.templates.Model(ctx, claim, e, p.store.TemplatesNow())
 }
 
 // checkMetadata refuses a claim that is about to be created, and whose additionalPodMetadata
@@ -91,49 +92,29 @@ func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxCla
 // reports what is wrong with it. It takes nothing. Where it has to be sure, sets and templates
 // are read as they are now before the claim is refused. What cannot be read is met again.
 func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, sure bool) error {
-	if refused := p.templates.agentMetadata(claim); refused != nil {
+	if refused := p.templates.AgentMetadataRefusal(claim); refused != nil {
 		return refused
 	}
-	if !bringsAdditional(claim) {
+	if !candidates.BringsAdditional(claim) {
 		return nil
 	}
-	switch refused := p.fitsNone(ctx, claim, e, p.stock.store); {
+	switch refused := p.templates.MetadataRefusal(ctx, claim, e, p.store); {
 	case refused == nil:
 		return nil
 	case !sure:
 		return refused
 	}
-	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
+	if err := p.stock.ReadSets(ctx, claim.Namespace); err != nil {
 		return nil //nolint:nilerr // it is not known whether they take it
 	}
-	now, err := p.stock.eligible(ctx, claim, false)
+	now, err := p.stock.Eligible(ctx, claim, false)
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}
-	if refused := p.fitsNone(ctx, claim, &now, p.stock.store.TemplatesNow()); refused != nil {
+	if refused := p.templates.MetadataRefusal(ctx, claim, &now, p.store.TemplatesNow()); refused != nil {
 		return refused
 	}
 	return nil
-}
-
-// fitsNone is why additionalPodMetadata goes with none of the pod templates of the sets that
-// may serve a claim; nil if it goes with one, there is none, or that is not known.
-func (p *planner) fitsNone(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup) *RefusedError {
-	var first *RefusedError
-	for _, set := range e.Pools {
-		resolved, err := p.templates.cache.ResolveSet(ctx, set, lookup)
-		if err != nil {
-			return nil //nolint:nilerr // it is not known whether they take it
-		}
-		refused := metadataRefusal(claim, resolved.Template)
-		if refused == nil {
-			return nil
-		}
-		if first == nil {
-			first = refused
-		}
-	}
-	return first
 }
 
 var mountsPath = field.NewPath("spec", "dynamicVolumesMount")

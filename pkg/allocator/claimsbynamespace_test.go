@@ -160,18 +160,6 @@ func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestSetsOfOneNamespaceAreCompared checks that a list of the sets of one namespace looks
-// at no set of another.
-func TestSetsOfOneNamespaceAreCompared(t *testing.T) {
-	var c setCache
-	c.change(setOf("gone", ""))
-	c.sets["other"] = map[string]*v1alpha1.SandboxSet{"unreadable": nil} // who looks at it panics
-	changes := c.listed("ns", []*v1alpha1.SandboxSet{setOf("new", "")}, 9)
-	if len(changes) != 2 || c.Set("ns", "gone") != nil || c.Set("ns", "new") == nil {
-		t.Errorf("the list changes %+v", changes)
-	}
-}
-
 // TestClaimMetrics checks that metrics count the claims that this server works on, as of
 // their last steps.
 func TestClaimMetrics(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/component-base/tracing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -61,7 +62,7 @@ func traceContext(ctx context.Context) string {
 // *RefusedError, ErrTooLarge, *ThrottledError, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
 // the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.Sets, claim)
 	created, err := a.create(ctx, claim)
 	answered(created, err)
 	return created, err
@@ -108,7 +109,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		}
 		stored, err := a.committer.write(ctx, true, p, try.reservation)
 		if err != nil {
-			a.stock.queue.Leave(u.waiter) // or the next plan would be behind it
+			a.stock.Queue.Leave(u.waiter) // or the next plan would be behind it
 		}
 		if errors.Is(err, errNotWritten) && !detached {
 			// It was on its way, and is seen through also if the caller has left.
@@ -142,11 +143,11 @@ func (a *Allocator) join(u *unfinished, e *claims.Eligible, p *plan.Plan) error 
 	if p.Wants.Need == 0 || makesTheRest(e, p) {
 		return nil
 	}
-	wants, most := wantsOf(p.Claim, e, p.Wants, 0), a.options.MaxWaiting
-	if a.stock.queue.Free(wants.Sources) >= wants.Need {
+	wants, most := candidates.WantsOf(p.Claim, e, p.Wants, 0), a.options.MaxWaiting
+	if a.stock.Queue.Free(wants.Sources) >= wants.Need {
 		most = math.MaxInt
 	}
-	if !a.stock.queue.Join(u.waiter, wants, most) {
+	if !a.stock.Queue.Join(u.waiter, wants, most) {
 		return &TooManyWaitingError{Namespace: p.Claim.Namespace, Most: a.options.MaxWaiting}
 	}
 	return nil
@@ -182,7 +183,7 @@ func (a *Allocator) unlessExists(ctx context.Context, claim *v1alpha1.SandboxCla
 	if !errors.As(err, &throttled) && !errors.As(err, &shortage) && !errors.As(err, &tooMany) && !errors.As(err, &refused) && !errors.As(err, &mismatch) && !errors.Is(err, ErrSetNotFound) {
 		return err
 	}
-	stored, readErr := a.planner.stock.store.Claim(ctx, claim.Namespace, claim.Name)
+	stored, readErr := a.planner.store.Claim(ctx, claim.Namespace, claim.Name)
 	switch {
 	case readErr != nil:
 		return readErr

@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -173,13 +174,19 @@ func (s *slip) Guard(context.Context, string, time.Time) error {
 	return nil
 }
 
-func (s *slip) Len() int                             { return 1 + len(s.sandboxes) }
-func (s *slip) Bytes() int                           { return 0 }
-func (s *slip) Commit(context.Context) error         { return s.commit(s) }
+func (s *slip) Len() int { return 1 + len(s.sandboxes) }
+
+func (s *slip) Bytes() int { return 0 }
+
+func (s *slip) Commit(context.Context) error { return s.commit(s) }
+
 func (s *slip) Settle(context.Context) (bool, error) { return s.settle() }
-func (s *slip) Release()                             {}
-func (s *slip) AllowThrottling()                     { s.throttleable = true }
-func (s *slip) ChargeUser(name string)               { s.user = name }
+
+func (s *slip) Release() {}
+
+func (s *slip) AllowThrottling() { s.throttleable = true }
+
+func (s *slip) ChargeUser(name string) { s.user = name }
 
 // at gives all that a slip has the resourceVersion at which it was written.
 func (s *slip) at(revision int) {
@@ -247,7 +254,7 @@ func (d *desk) stocks(name string, set *v1alpha1.SandboxSet, revision string) {
 }
 
 // left is how many sandboxes of a set can be taken.
-func (d *desk) left(set string) int { return d.stock.queue.Stock(poolNamed(set)) }
+func (d *desk) left(set string) int { return d.stock.Queue.Stock(poolNamed(set)) }
 
 // newAttempt is the first attempt of a claim.
 func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
@@ -340,8 +347,8 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *attempt {
 	d.shelf.templates[holder] = templateOfPod(holder)
 	d.stocks("one", set, pods)
 	t := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-	t.candidates = &candidates{templates: t.planner.templates, stock: t.planner.stock, claim: t.state.Claim, now: d.clock.Now()}
-	if _, err := t.reserve(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.reservation.taken) != 1 {
+	t.preparer = &candidates.Preparer{Templates: t.planner.templates, Stock: t.planner.stock, Claim: t.state.Claim, Now: d.clock.Now()}
+	if _, err := t.reserve(d.Context(), d.stock.Queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.reservation.taken) != 1 {
 		d.Fatal(t.reservation.taken, err)
 	}
 	return t
@@ -418,8 +425,6 @@ func setOf(name, template string, changes ...func(*v1alpha1.SandboxSet)) *v1alph
 }
 
 func patched(set *v1alpha1.SandboxSet) { set.Spec.Patch = &runtime.RawExtension{Raw: []byte(`{}`)} }
-
-func elsewhere(set *v1alpha1.SandboxSet) { set.Namespace = "other" }
 
 func atVersion(v int) func(*v1alpha1.SandboxSet) {
 	return func(set *v1alpha1.SandboxSet) { set.ResourceVersion = strconv.Itoa(v) }

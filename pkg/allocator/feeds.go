@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -20,7 +21,7 @@ import (
 // called from one goroutine, in order, and must not change the objects. A ...Listed method replaces
 // all objects of its kind as of resourceVersion.
 type Feeds struct {
-	stock *stock
+	stock *candidates.Stock
 	known *unfinishedClaims
 	// metadata syncs changed metadata of claims, and rebinder reopens claims that have lost their sandbox.
 	metadata *metadataSyncer
@@ -78,7 +79,7 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 
 // SandboxListed takes in all sandboxes.
 func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
-	f.stock.feed.SandboxListed(all, resourceVersion)
+	f.stock.Feed.SandboxListed(all, resourceVersion)
 	f.lag.Observe(resourceVersion)
 	for uid, u := range f.known.namespaces.all() {
 		u.markIncomplete() // some of its sandboxes may be gone
@@ -92,7 +93,7 @@ const perHeld = 50 * time.Microsecond
 
 // SandboxChanged takes in the current state of a sandbox.
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
-	f.stock.feed.SandboxChanged(sb)
+	f.stock.Feed.SandboxChanged(sb)
 	f.lag.Observe(version(sb))
 	f.rebinder.observeSandbox(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
@@ -104,7 +105,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 
 // SandboxDeleted takes in that a sandbox is gone.
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
-	f.stock.feed.SandboxDeleted(sb)
+	f.stock.Feed.SandboxDeleted(sb)
 	f.lag.Observe(version(sb))
 	f.rebinder.observeSandboxDeleted(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
@@ -128,47 +129,47 @@ func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
 
 // NodesListed sets which nodes of the cluster take pods, by name. Sandboxes on other nodes are
 // handed out last from then on.
-func (f *Feeds) NodesListed(takePods map[string]bool) { f.stock.index.SetNodes(takePods) }
+func (f *Feeds) NodesListed(takePods map[string]bool) { f.stock.Index.SetNodes(takePods) }
 
 // NodeChanged sets whether a node takes pods.
-func (f *Feeds) NodeChanged(name string, takesPods bool) { f.stock.index.SetNode(name, takesPods) }
+func (f *Feeds) NodeChanged(name string, takesPods bool) { f.stock.Index.SetNode(name, takesPods) }
 
 // NodesUnknown forgets all nodes, after which none is avoided.
-func (f *Feeds) NodesUnknown() { f.stock.index.ForgetNodes() }
+func (f *Feeds) NodesUnknown() { f.stock.Index.ForgetNodes() }
 
 // SetListed takes in all sets.
 func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
-	gone := f.stock.sets.replace(all, resourceVersion)
+	gone := f.stock.Sets.Replace(all, resourceVersion)
 	for _, set := range all {
-		f.stock.feed.SetChanged(set)
+		f.stock.Feed.SetChanged(set)
 	}
 	for _, p := range gone {
-		f.stock.index.ForgetPool(p)
+		f.stock.Index.ForgetPool(p)
 	}
-	f.stock.resumeAll()
+	f.stock.ResumeAll()
 	f.known.wake()
 }
 
 // SetChanged takes in the current state of a set. Claims that it did not serve, or
 // that it is meant to hold less or more for, look again.
 func (f *Feeds) SetChanged(set *v1alpha1.SandboxSet) {
-	before := f.stock.sets.change(set)
-	f.stock.feed.SetChanged(set)
-	f.stock.resume(set.Namespace, func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
-	f.setChanged(setChange{before, set})
+	before := f.stock.Sets.Change(set)
+	f.stock.Feed.SetChanged(set)
+	f.stock.Resume(set.Namespace, func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
+	f.setChanged(candidates.SetChange{Before: before, After: set})
 }
 
 // SetDeleted takes in that a set is gone.
 func (f *Feeds) SetDeleted(set *v1alpha1.SandboxSet) {
-	f.stock.sets.delete(set)
-	f.stock.feed.SetDeleted(set)
-	f.stock.resume(set.Namespace, func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
-	f.setChanged(setChange{before: set})
+	f.stock.Sets.Delete(set)
+	f.stock.Feed.SetDeleted(set)
+	f.stock.Resume(set.Namespace, func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
+	f.setChanged(candidates.SetChange{Before: set})
 }
 
 // setChanged lets the claims look again to which a change of a set may matter.
-func (f *Feeds) setChanged(change setChange) {
-	before, after := change.before, change.after
+func (f *Feeds) setChanged(change candidates.SetChange) {
+	before, after := change.Before, change.After
 	f.reportCause(before, after)
 	switch {
 	case after == nil:
@@ -192,14 +193,14 @@ func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
 
 // TemplateListed takes in all templates.
 func (f *Feeds) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
-	f.stock.resumeAll()
+	f.stock.ResumeAll()
 	f.known.wake()
 }
 
 // TemplateChanged takes in that a template is new or another. Claims that could not
 // be served for want of it look again.
 func (f *Feeds) TemplateChanged(template *v1alpha1.SandboxTemplate) {
-	f.stock.resume(template.Namespace, func(poolindex.Pool) bool { return true })
+	f.stock.Resume(template.Namespace, func(poolindex.Pool) bool { return true })
 	f.wakeServed(template.Namespace)
 }
 

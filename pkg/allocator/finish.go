@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -263,10 +264,10 @@ func (f *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view
 // that other claims are served meanwhile.
 func (f *finisher) wait(try *attempt, p *plan.Plan) {
 	if try.throttled > 0 {
-		try.planner.stock.queue.Leave(try.waiter)
+		try.planner.stock.Queue.Leave(try.waiter)
 		return
 	}
-	try.planner.stock.queue.Wait(try.waiter, wantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.reservation.taken)))
+	try.planner.stock.Queue.Wait(try.waiter, candidates.WantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.reservation.taken)))
 }
 
 // shortest is the least time between two steps that the passing of time begins.

@@ -16,12 +16,12 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
-	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // prefersAll and prefersNone are what servers agree on of all claims.
-func prefersAll(string, string) bool  { return true }
+func prefersAll(string, string) bool { return true }
+
 func prefersNone(string, string) bool { return false }
 
 func (d *desk) prefers(f func(namespace, name string) bool) { d.reconciler.prefers.Store(&f) }
@@ -119,8 +119,8 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
 	}
-	if len(next.reservation.taken) != 0 || d.left("a") != 2 || d.stock.queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
-		t.Errorf("holds %d of another's, left %d, free %d", len(next.reservation.taken), d.left("a"), d.stock.queue.Free(poolNamed("a")))
+	if len(next.reservation.taken) != 0 || d.left("a") != 2 || d.stock.Queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
+		t.Errorf("holds %d of another's, left %d, free %d", len(next.reservation.taken), d.left("a"), d.stock.Queue.Free(poolNamed("a")))
 	}
 	var written []*slip
 	d.begin = func() Txn {
@@ -139,7 +139,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 		c.CreationTimestamp.Time = d.clock.Now()
 	}))
 	d.stocks("three", set, pods)
-	if _, err := d.finisher.advance(t.Context(), "makes", d.finisher.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
+	if _, err := d.finisher.advance(t.Context(), "makes", d.finisher.known.of("makes")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 1 {
 		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
 	}
 
@@ -148,7 +148,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	limited.CreationTimestamp.Time = d.clock.Now()
 	limited.Status.Waiting = &v1alpha1.ClaimWaiting{CreateProblem: "one claim may hold 0 at a time"}
 	d.Feeds().ClaimChanged(limited)
-	if _, err := d.finisher.advance(t.Context(), "limited", d.finisher.known.of("limited")); err != nil || d.stock.queue.Free(poolNamed("a")) != 0 {
+	if _, err := d.finisher.advance(t.Context(), "limited", d.finisher.known.of("limited")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 0 {
 		t.Errorf("one that waits for the pool is overtaken, %v", err)
 	}
 }
@@ -167,33 +167,11 @@ func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	if p := d.planned(next); len(p.Bound) != 2 || p.Wants.Need != 3 {
 		t.Errorf("binds %d and waits for %d", len(p.Bound), p.Wants.Need)
 	}
-	if free, left := d.stock.queue.Free(poolNamed("a")), d.left("a"); free != 0 || left != 1 {
+	if free, left := d.stock.Queue.Free(poolNamed("a")), d.left("a"); free != 0 || left != 1 {
 		t.Errorf("while it writes, of %d are %d free", left, free)
 	}
-	if got := d.stock.queue.Demands()[poolNamed("a")[0].Pool]; got != (queue.Demand{Claims: 1, Sandboxes: 3}) {
+	if got := d.stock.Queue.Demands()[poolNamed("a")[0].Pool]; got != (queue.Demand{Claims: 1, Sandboxes: 3}) {
 		t.Errorf("while it writes, the demand is %+v", got)
-	}
-}
-
-// TestStandsInFewLines: what a place costs does not grow with the sets of a template.
-func TestStandsInFewLines(t *testing.T) {
-	e := &claims.Eligible{}
-	for i := range 3 * maxLines {
-		e.Pools = append(e.Pools, setOf(fmt.Sprintf("s-%03d", i), "py"))
-	}
-	got := wantsOf(claimOf(warm(5)), e, plan.Wants{Need: 5}, 0).Sources
-	if len(got) != maxLines || got[maxLines-1].Pool.Name != e.Pools[maxLines-1].Name {
-		t.Errorf("stands in %d lines: %v", len(got), got)
-	}
-	e.Pools[0].Spec.Replicas = new(int32(0))
-	got = wantsOf(claimOf(warm(5)), e, plan.Wants{Need: 5}, 0).Sources
-	if len(got) != maxLines || got[0].Pool.Name != e.Pools[1].Name {
-		t.Errorf("stands in the line of a pool that is meant to hold nothing: %v", got)
-	}
-	for _, atOnce := range []bool{false, true} {
-		if wants := wantsOf(claimOf(warm(100_000)), e, plan.Wants{Need: 100_000, AtOnce: atOnce}, 0); wants.Yields != atOnce {
-			t.Errorf("at once %v: yields %v, and these pools never hold as much", atOnce, wants.Yields)
-		}
 	}
 }
 
@@ -225,7 +203,7 @@ func TestTurnReadsOnce(t *testing.T) {
 	default:
 		t.Error("is not done")
 	}
-	if len(d.stock.queue.Demands()) != 0 {
+	if len(d.stock.Queue.Demands()) != 0 {
 		t.Error("still in line")
 	}
 }
@@ -313,7 +291,7 @@ func TestConfirm(t *testing.T) {
 			d.Feeds().ClaimChanged(waits())
 			d.clock.Step(d.finisher.syncWindow + handOverAfter) // until then it is the work of who created it
 			u := d.finisher.known.of("u")
-			d.stock.queue.Wait(u.waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			d.stock.Queue.Wait(u.waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			if d.prefers(prefersNone); tc.prefers != nil {
 				d.prefers(tc.prefers)
 			}
@@ -326,7 +304,7 @@ func TestConfirm(t *testing.T) {
 			if errors.Is(err, errDown) != tc.fails || d.read["claim u"] != tc.reads {
 				t.Errorf("read %d times, %v", d.read["claim u"], err)
 			}
-			if free := d.stock.queue.Free(poolNamed("pool")); free != tc.free || u.snapshot().deleted != tc.deleted {
+			if free := d.stock.Queue.Free(poolNamed("pool")); free != tc.free || u.snapshot().deleted != tc.deleted {
 				t.Errorf("%d are free, it is gone %t", free, u.snapshot().deleted)
 			}
 			if woken := d.woken(); len(woken) != tc.free {
@@ -341,7 +319,7 @@ func TestConfirm(t *testing.T) {
 			d.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
 			d.prefers(prefersNone)
 			d.Feeds().ClaimChanged(waits())
-			d.stock.queue.Wait(d.finisher.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			d.stock.Queue.Wait(d.finisher.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			d.stocks("one", set, pods)
 			if d.shelf.claims["u"] = waits(); served {
 				d.shelf.claims["u"] = claimAt("u", 6, completed)
@@ -399,8 +377,8 @@ func TestDeletedClaims(t *testing.T) {
 			if _, err := d.finisher.advance(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
 				t.Errorf("let go of %v, %v", letGo, err)
 			}
-			if known := d.finisher.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.queue.Demands()) != 0 {
-				t.Errorf("known %t, left %d, demands %v", known, d.left("a"), d.stock.queue.Demands())
+			if known := d.finisher.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.Queue.Demands()) != 0 {
+				t.Errorf("known %t, left %d, demands %v", known, d.left("a"), d.stock.Queue.Demands())
 			}
 			if phase := u.latest().Status.Phase; (phase == v1alpha1.SandboxClaimPhaseCompleted) == tc.known {
 				t.Errorf("a caller who waits is told %s", phase)

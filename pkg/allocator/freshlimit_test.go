@@ -47,12 +47,12 @@ func TestMaxFresh(t *testing.T) {
 		"just enough":          {set: maxFresh(3), replicas: 4, made: 3},
 		"of the template":      {desk: ofTemplate(1), replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time (maxFreshSandboxes)"},
 		"of the set, not it":   {set: maxFresh(3), desk: ofTemplate(1), replicas: 4, made: 3},
-		"of the server":        {desk: func(d *desk) { d.planner.templates.maxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
-		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.planner.templates.maxFresh = 1 }, replicas: 4, made: 3},
-		"of bytes":             {desk: func(d *desk) { d.planner.templates.maxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
+		"of the server":        {desk: func(d *desk) { d.planner.templates.MaxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
+		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.planner.templates.MaxFresh = 1 }, replicas: 4, made: 3},
+		"of bytes":             {desk: func(d *desk) { d.planner.templates.MaxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
 		"of bytes of the claim": {
 			claim: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = map[string]string{"a": strings.Repeat("x", 300)} },
-			desk:  func(d *desk) { d.planner.templates.maxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
+			desk:  func(d *desk) { d.planner.templates.MaxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
 		},
 		// A part of them would be made for nothing.
 		"all or nothing": {set: maxFresh(2), claim: atOnce, replicas: 4, needs: 4, says: "one claim may hold 2 at a time"},
@@ -202,7 +202,7 @@ func TestChecksWhatCanBeMade(t *testing.T) {
 			d := newDesk(t, setOf("a", "py", maxFresh(tc.most)))
 			d.shelf.templates["py"] = templateOfPod("py")
 			d.Allocator.options.MaxWaiting = 1
-			d.stock.queue.Wait(queue.NewWaiter(queue.Place{Namespace: "ns", UID: "other"}, func() {}), queue.Wants{Need: 1})
+			d.stock.Queue.Wait(queue.NewWaiter(queue.Place{Namespace: "ns", UID: "other"}, func() {}), queue.Wants{Need: 1})
 			claim := claimOf(func(c *v1alpha1.SandboxClaim) {
 				warm(3)(c)
 				orFresh(c)
@@ -245,7 +245,7 @@ func TestPreviewGivesNothingBack(t *testing.T) {
 	d := newDesk(t, set)
 	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
 	d.stocks("one", set, pods)
-	d.shelf.looked = func() { d.stock.queue.TakeFree(poolNamed("a"), 1, false) }
+	d.shelf.looked = func() { d.stock.Queue.TakeFree(poolNamed("a"), 1, false) }
 	_, err := d.Preview(t.Context(), claimOf(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing }))
 	if left := d.left("a"); err != nil || left != 0 {
 		t.Errorf("%d can be taken, of one that is taken, %v", left, err)

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
@@ -126,12 +125,12 @@ func TestPoliciesOfTheTemplateThatIsAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, set)
 			d.shelf.templates["py"] = tc.template
-			e, err := d.stock.eligible(t.Context(), tc.claim, false)
+			e, err := d.stock.Eligible(t.Context(), tc.claim, false)
 			if err != nil || e.MakeFrom == nil {
 				t.Fatalf("made from %+v, %v", e, err)
 			}
-			model, err := d.planner.templates.freshModel(t.Context(), tc.claim, &e, d.shelf)
-			if err != nil || (model.refused != nil) != tc.refused {
+			model, err := d.planner.templates.Model(t.Context(), tc.claim, &e, d.shelf)
+			if err != nil || (model.Refused != nil) != tc.refused {
 				t.Errorf("%+v, %v", model, err)
 			}
 		})
@@ -184,16 +183,4 @@ func startingFor(t *testing.T, claim *v1alpha1.SandboxClaim, name string, now ti
 	}
 	sb.ResourceVersion = "6"
 	return sb
-}
-
-func TestRefusalIsToldShortly(t *testing.T) {
-	var errs field.ErrorList
-	for i := range 5 {
-		errs = append(errs, field.NotFound(envPath.Index(i).Child("containerName"), "x"))
-	}
-	want := `environment variable injection rejected: spec.env[0].containerName: Not found: "x"; ` +
-		`spec.env[1].containerName: Not found: "x"; spec.env[2].containerName: Not found: "x"; and 2 more`
-	if got := refusal(v1alpha1.ReasonEnvVarsInjectionRejected, errs).Error(); got != want {
-		t.Errorf("says %q", got)
-	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 var (
@@ -102,26 +102,8 @@ func (e *ThrottledError) Error() string { return e.Reason }
 
 // Store is what the allocator needs of the API's storage.
 type Store interface {
-	// Sandbox returns a sandbox from the watch cache, no older than a resourceVersion;
-	// it may be newer in etcd, which the transaction finds out. The caller must not
-	// change it. nil, nil means that there is none.
-	Sandbox(ctx context.Context, namespace, name string, notOlderThan uint64) (*v1alpha1.Sandbox, error)
-
-	// Lookup returns templates from the watch cache, or, if the cache does not know
-	// one, from etcd, so that a template made a moment ago is found.
-	podtemplate.Lookup
-
-	// TemplatesNow returns a Lookup of templates as they are in etcd now.
-	TemplatesNow() podtemplate.Lookup
-
-	// Set returns a set from the watch cache, or, if the cache does not know it, from
-	// etcd, so that a set made a moment ago is found. The caller must not change it.
-	// nil, nil means that there is none.
-	Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error)
-
-	// Sets returns the sets of a namespace as they are in etcd now, and as of which
-	// resourceVersion. The caller must not change them.
-	Sets(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, uint64, error)
+	// Store of candidates reads sandboxes, sets and templates.
+	candidates.Store
 
 	// Claim returns a claim as it is in etcd now; nil, nil where there is none.
 	Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error)
@@ -133,11 +115,6 @@ type Store interface {
 	// SandboxesOf returns, as they are in etcd now, the sandboxes that name
 	// the claim's UID as their owner. The caller must not change them.
 	SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error)
-
-	// PoolSandboxes returns the unclaimed sandboxes of a set as they are in
-	// etcd now, and as of which resourceVersion. The caller must not change
-	// them.
-	PoolSandboxes(ctx context.Context, namespace, set string) ([]*v1alpha1.Sandbox, uint64, error)
 
 	// Begin starts a transaction.
 	Begin() Txn

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -35,7 +36,7 @@ func TestListsTellWaitingClaims(t *testing.T) {
 			d.nextAttempt(warm(1))
 			d.woken()
 			d.sets, d.asOf = tc.listed, 12
-			if err := d.stock.readSets(t.Context(), "ns"); err != nil {
+			if err := d.stock.ReadSets(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(d.woken()) > 0; got != tc.want {
@@ -90,7 +91,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			d.stocks("one", set, pods)
 			next := d.nextAttempt(warm(1))
 			p := d.planned(next)
-			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.hasSuspended(poolNamed("a")) {
+			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.HasSuspended(poolNamed("a")) {
 				t.Fatalf("binds %d, left %d", len(p.Bound), d.left("a"))
 			}
 			if again := d.looksAgain(next, p); again < time.Second || again > 6*time.Second {
@@ -104,7 +105,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
 			}
-			if d.stock.hasSuspended(poolNamed("a")) || !next.reservation.lookBackoff.until.IsZero() {
+			if d.stock.HasSuspended(poolNamed("a")) || !next.reservation.lookBackoff.until.IsZero() {
 				t.Error("goes on looking")
 			}
 		})
@@ -149,7 +150,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d := newDesk(t, cluster)
 		d.stocks("one", cluster, pods)
 		p := d.planned(d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" }))
-		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.hasSuspended(poolNamed("a")) {
+		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.HasSuspended(poolNamed("a")) {
 			t.Errorf("binds %d, asked %d times", len(p.Bound), d.asked)
 		}
 	})
@@ -161,7 +162,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods])
 		}
-		if p := d.planned(d.nextAttempt(warm(1))); len(p.Bound) != 1 || d.stock.hasSuspended(poolNamed("a")) {
+		if p := d.planned(d.nextAttempt(warm(1))); len(p.Bound) != 1 || d.stock.HasSuspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
 		}
 	})
@@ -230,12 +231,12 @@ func TestSetMadeAMomentAgo(t *testing.T) {
 	d := newDesk(t, setOf("a", "pool"))
 	d.set = setOf("pool", "", atVersion(12))
 	claim := claimOf(nil) // templateName pool
-	e, err := d.stock.eligible(t.Context(), claim, true)
-	if err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "pool" || !slices.Equal(sourcesOf(&e), poolNamed("pool")) {
+	e, err := d.stock.Eligible(t.Context(), claim, true)
+	if err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "pool" || !slices.Equal(candidates.SourcesOf(&e), poolNamed("pool")) {
 		t.Errorf("eligible %+v, error %v", e, err)
 	}
 	d.Feeds().SetDeleted(setOf("pool", "", atVersion(13)))
-	if e, err = d.stock.eligible(t.Context(), claim, true); err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "a" {
+	if e, err = d.stock.Eligible(t.Context(), claim, true); err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "a" {
 		t.Errorf("with an old read of one that is gone: eligible %+v, error %v", e, err)
 	}
 }

@@ -65,12 +65,12 @@ func (a *attempt) explainBroken(ctx context.Context, assessment *plan.Assessment
 	if a.reservation.unknown != nil {
 		return a.reservation.unknown, nil
 	}
-	model, err := a.planner.templates.freshModel(ctx, assessment.State.Claim, &assessment.State.Eligible, a.planner.stock.store)
+	model, err := a.planner.templates.Model(ctx, assessment.State.Claim, &assessment.State.Eligible, a.planner.store)
 	switch {
-	case err == nil && model.broken == nil && model.limit.Left(assessment.State.Held) < assessment.Missing():
-		return model.limit, nil
+	case err == nil && model.Broken == nil && model.Limit.Left(assessment.State.Held) < assessment.Missing():
+		return model.Limit, nil
 	case err == nil:
-		return model.broken, nil
+		return model.Broken, nil
 	case ctx.Err() != nil:
 		return nil, err
 	}
@@ -91,17 +91,17 @@ func (a *attempt) loadModel(ctx context.Context, assessment *plan.Assessment) (b
 			return unread(ctx, assessment.State.Claim, err), nil
 		}
 	}
-	if a.model.refused != nil && (assessment.State.New || a.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
-		return nil, a.model.refused
+	if a.model.Refused != nil && (assessment.State.New || a.model.Refused.Reason == v1alpha1.ReasonInvalidMetadata) {
+		return nil, a.model.Refused
 	}
-	return a.model.broken, nil
+	return a.model.Broken, nil
 }
 
 // makeLimit returns how many sandboxes may be made for a claim that lacks some, in this attempt, and
 // why not all of them. Where a part of them would be made for nothing, there are
 // none.
 func (a *attempt) makeLimit(assessment *plan.Assessment, lacks int) (int, error) {
-	left, wants := a.model.limit.Left(assessment.State.Held), lacks
+	left, wants := a.model.Limit.Left(assessment.State.Held), lacks
 	if assessment.FailsOnShortage() { // which has to be known before the first transaction
 		wants = assessment.Missing() - len(a.reservation.taken)
 	}
@@ -109,9 +109,9 @@ func (a *attempt) makeLimit(assessment *plan.Assessment, lacks int) (int, error)
 	case wants <= left:
 		return lacks, nil
 	case claims.AllOrNothing(assessment.State.Claim) || assessment.FailsOnShortage():
-		return 0, a.model.limit
+		return 0, a.model.Limit
 	}
-	return left, a.model.limit
+	return left, a.model.Limit
 }
 
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim
@@ -126,8 +126,8 @@ func (a *attempt) makeFresh(ctx context.Context, assessment *plan.Assessment, n 
 	}
 	made := slices.Clone(a.reservation.made)
 	for len(made) < n {
-		name := cmp.Or(claims.SandboxName(assessment.State.Claim), podtemplate.NewName(a.model.sandbox.GenerateName))
-		sb, err := a.marks.NewSandbox(a.model.sandbox, a.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), assessment.State.Now)
+		name := cmp.Or(claims.SandboxName(assessment.State.Claim), podtemplate.NewName(a.model.Sandbox.GenerateName))
+		sb, err := a.marks.NewSandbox(a.model.Sandbox, a.model.PodMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), assessment.State.Now)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // found out before admission sees the new sandbox, because admission would charge a quota at each
 // try. The transaction finds out whether the name is free.
 func (a *attempt) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
-	other, err := a.planner.stock.store.Sandbox(ctx, claim.Namespace, claim.Name, a.reservation.nameSeen)
+	other, err := a.planner.store.Sandbox(ctx, claim.Namespace, claim.Name, a.reservation.nameSeen)
 	switch {
 	case err != nil:
 		return plan.NameFree, err

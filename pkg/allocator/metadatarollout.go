@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
@@ -116,7 +117,7 @@ func (r *metadataRollout) markChecked(sb *v1alpha1.Sandbox) {
 
 // metadataWriter writes the metadata of claims to their sandboxes.
 type metadataWriter struct {
-	templates *templates
+	templates *candidates.Templates
 	committer *committer
 }
 
@@ -189,7 +190,7 @@ func (w *metadataWriter) fill(ctx context.Context, txn Txn, r *metadataRollout, 
 		return nil, err
 	}
 	b := &batch{marks: marks}
-	bad := w.templates.agentMetadata(claim)
+	bad := w.templates.AgentMetadataRefusal(claim)
 	b.invalid = bad != nil
 	policies := podPolicies{writer: w, claim: claim, known: map[poolLabels]podPolicy{}}
 	for _, sb := range left {
@@ -211,7 +212,7 @@ func (w *metadataWriter) fill(ctx context.Context, txn Txn, r *metadataRollout, 
 		case err != nil: // its template cannot be read
 			b.kept = append(b.kept, err.Error())
 		case next == nil:
-		case sizeOf(next) > maxCandidate:
+		case candidates.Size(next) > candidates.MaxSize:
 			b.kept = append(b.kept, "sandbox "+sb.Name+" is too large to be changed")
 		default:
 			if err := txn.UpdateSandbox(ctx, next, int64(version(sb))); err != nil {
@@ -271,7 +272,7 @@ type podPolicies struct {
 // another set of the name, nothing new reaches its pod.
 func (p *podPolicies) of(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.PodMetadataPolicy, error) {
 	from := poolLabels{sb.Labels[v1alpha1.LabelSandboxPool], sb.Labels[v1alpha1.LabelSandboxTemplate]}
-	if !bringsPodMetadata(p.claim) {
+	if !candidates.BringsPodMetadata(p.claim) {
 		return nothingNew, nil
 	}
 	policy, ok := p.known[from]
@@ -297,7 +298,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 		if name == "" {
 			return podPolicy{nothingNew, time.Time{}}, nil
 		}
-		policy, err := p.writer.templates.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.writer.committer.store.TemplatesNow())
+		policy, err := p.writer.templates.PodMetadataOfTemplate(ctx, p.claim.Namespace, name, p.writer.committer.store.TemplatesNow())
 		return podPolicy{policy, time.Time{}}, err
 	}
 	if err := p.readSets(ctx); err != nil {
@@ -307,7 +308,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 	if set == nil {
 		return podPolicy{nothingNew, time.Time{}}, nil
 	}
-	policy, err := p.writer.templates.podMetadataOf(ctx, set, p.writer.committer.store.TemplatesNow())
+	policy, err := p.writer.templates.PodMetadataOf(ctx, set, p.writer.committer.store.TemplatesNow())
 	return podPolicy{policy, set.CreationTimestamp.Time}, err
 }
 

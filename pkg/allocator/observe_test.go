@@ -90,11 +90,11 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ctx, answered := observeCreate(context.Background(), a.options.Clock, &a.stock.sets, claim)
+			ctx, answered := observeCreate(context.Background(), a.options.Clock, &a.stock.Sets, claim)
 			txn := a.committer.store.Begin()
 			_ = txn.CreateClaim(ctx, claim)
 			_ = txn.Commit(ctx)
-			metrics.ObserveWritten(true, &plan.Plan{Claim: claim}, &a.stock.sets, a.options.Clock.Now())
+			metrics.ObserveWritten(true, &plan.Plan{Claim: claim}, &a.stock.Sets, a.options.Clock.Now())
 			answered(claim, nil)
 		}
 	})
@@ -108,7 +108,7 @@ func TestRefusedIsNotCounted(t *testing.T) {
 	refused := d.newAttempt(func(c *v1alpha1.SandboxClaim) { ofWarmPool("a")(c); asksEnv(c) })
 	p := d.planned(refused)
 	n, _ := gathered(t, "agent_sandbox_claim_creation_total", "", "")
-	metrics.ObserveWritten(true, p, &d.stock.sets, birth)
+	metrics.ObserveWritten(true, p, &d.stock.Sets, birth)
 	if got, _ := gathered(t, "agent_sandbox_claim_creation_total", "", ""); got != n || refused.state.Refused == nil || p.BecomesReady() {
 		t.Errorf("a claim that is refused (%v) makes %d series of %d", refused.state.Refused, got, n)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -51,13 +52,13 @@ func (f *finisher) hasMarked(u *unfinished) bool {
 func (f *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
 	q := f.committer.queue
 	u.work.reservation.release(q)
-	e := claims.EligiblePools(seen.claim, &f.planner.stock.sets)
+	e := claims.EligiblePools(seen.claim, &f.planner.stock.Sets)
 	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
 	wants := assessment.Wants()
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
-	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))
+	q.Watch(u.waiter, candidates.WantsOf(seen.claim, &e, wants, 0))
 	if left := f.creatorWorksUntil(u).Sub(now); left > 0 {
 		return max(shortest, left)
 	}

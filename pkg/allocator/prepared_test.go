@@ -29,7 +29,7 @@ func labelled(claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
 // the policy about those that it has since.
 func TestTakenBeforeAnEdit(t *testing.T) {
 	d := withOwn(t, "x")
-	d.planner.templates.podMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
+	d.planner.templates.PodMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
 	next := d.nextAttempt(warm(1))
 	if p := d.planned(next); len(p.Bound) != 1 {
 		t.Fatalf("bound %+v", p.Bound)

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
@@ -42,11 +43,11 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 // such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
-		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && claims.TakesWarm(claim) && !bringsAdditional(claim) && !namesBoth(claim) || plan.IsExpired(claim, a.options.Clock.Now()) {
+		!a.stock.Queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
+	if !fails && claims.TakesWarm(claim) && !candidates.BringsAdditional(claim) && !namesBoth(claim) || plan.IsExpired(claim, a.options.Clock.Now()) {
 		return nil
 	}
-	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.Sets, claim)
 	err := a.check(ctx, claim, fails)
 	if err != nil {
 		answered(nil, err) // otherwise it is Create that answers
@@ -57,7 +58,7 @@ func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 // check finds the refusals of a claim, which fails if there are too few sandboxes for it.
 // Create reports what cannot be read now.
 func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fails bool) error {
-	e, err := a.stock.eligible(ctx, claim, true)
+	e, err := a.stock.Eligible(ctx, claim, true)
 	if err != nil {
 		return err
 	}
@@ -71,19 +72,19 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 		if !e.CanMake() {
 			return nil
 		}
-		if model, err := a.planner.confirmedModel(ctx, claim, &e); err == nil && model.refused != nil {
-			return a.refusal(ctx, claim, model.refused)
+		if model, err := a.planner.confirmedModel(ctx, claim, &e); err == nil && model.Refused != nil {
+			return a.refusal(ctx, claim, model.Refused)
 		}
 		return nil
 	}
 	wanted := claims.Replicas(claim)
-	if !fails || a.stock.queue.Free(sourcesOf(&e)) >= wanted {
+	if !fails || a.stock.Queue.Free(candidates.SourcesOf(&e)) >= wanted {
 		return nil
 	}
-	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {
+	if e, err = a.stock.LookAgain(ctx, claim, e, wanted); err != nil {
 		return err
 	}
-	available := a.stock.queue.Free(sourcesOf(&e))
+	available := a.stock.Queue.Free(candidates.SourcesOf(&e))
 	if available >= wanted {
 		return nil
 	}
@@ -104,11 +105,11 @@ func (a *Allocator) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim,
 		return false, nil
 	}
 	model, err := a.planner.confirmedModel(ctx, claim, e)
-	if err == nil && model.broken != nil {
-		return false, model.broken
+	if err == nil && model.Broken != nil {
+		return false, model.Broken
 	}
-	if err == nil && model.limit.Left(nil) < n {
-		return false, model.limit
+	if err == nil && model.Limit.Left(nil) < n {
+		return false, model.Limit
 	}
 	return true, nil
 }
@@ -119,7 +120,7 @@ func (a *Allocator) CheckSource(ctx context.Context, claim *v1alpha1.SandboxClai
 	if !namesBoth(claim) {
 		return nil
 	}
-	e, err := a.stock.eligible(ctx, claim, true)
+	e, err := a.stock.Eligible(ctx, claim, true)
 	if err != nil {
 		return err
 	}

@@ -80,3 +80,30 @@ func TestDeletedClaimPassesWorkerOn(t *testing.T) {
 		})
 	}
 }
+
+// TestQuestionsEndWithTheServer: what runs in the background is waited for.
+func TestQuestionsEndWithTheServer(t *testing.T) {
+	a := New(Options{Store: &shelf{}})
+	if a.reconciler.background(func(context.Context) {}) {
+		t.Error("in the background of what does not run")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		a.Run(ctx)
+	}()
+	ended := false
+	question := func(ctx context.Context) {
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // for whoever does not wait to be early
+		ended = true
+	}
+	for !a.reconciler.background(question) {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if <-stopped; !ended {
+		t.Error("not waited for")
+	}
+}

@@ -16,36 +16,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
-	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 func withCPU(cpu string) *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"` + cpu + `"}}}]}}`)}
-}
-
-func TestRaisesAreRemembered(t *testing.T) {
-	s := newSizes()
-	raise := func(have, want string) raised { return s.raise(withCPU(have), withCPU(want)) }
-	first := raise("2", "4")
-	if !first.changed || string(first.template.Raw) != string(withCPU("4").Raw) {
-		t.Errorf("raised to %s", first.template.Raw)
-	}
-	if again := raise("2", "4"); again.template != first.template || !again.changed {
-		t.Error("worked out a second time")
-	}
-	for range 2 {
-		if same := raise("4", "4"); same.changed || same.failed != nil || string(same.template.Raw) != string(withCPU("4").Raw) {
-			t.Errorf("one that is as large as it is to be: %+v", same)
-		}
-	}
-	if larger := raise("2", "8"); string(larger.template.Raw) != string(withCPU("8").Raw) {
-		t.Errorf("another goal: %s", larger.template.Raw)
-	}
-	for range 2 {
-		if bad := raise("2", "much"); bad.failed == nil || bad.changed || string(bad.template.Raw) != string(withCPU("2").Raw) {
-			t.Errorf("a goal that is none: %+v", bad)
-		}
-	}
 }
 
 // smaller is a patch that makes sandboxes smaller.
@@ -55,61 +29,6 @@ func smaller(set *v1alpha1.SandboxSet) { set.Spec.Patch = withCPU("2") }
 func atRevision(revision string) func(*v1alpha1.SandboxSet) {
 	return func(set *v1alpha1.SandboxSet) {
 		set.Generation, set.Status.ObservedGeneration, set.Status.UpdateRevision = 3, 3, revision
-	}
-}
-
-func behind(set *v1alpha1.SandboxSet) { set.Generation++ }
-
-// candidateOf is a candidate of a pool's revision abc.
-func candidateOf(name string) poolindex.Candidate {
-	return poolindex.Candidate{Pool: poolNamed(name)[0].Pool, Revision: pods}
-}
-
-func TestWhoIsRaised(t *testing.T) {
-	d := newDesk(t,
-		setOf("plain", "py"), setOf("spot", "py", smaller), setOf("labelled", "py", patched), setOf("other", "go", smaller), setOf("inline", ""),
-		setOf("rolled", "py", atRevision(pods)), setOf("rolling", "py", atRevision("def")),
-		setOf("edited", "py", atRevision(pods), behind), setOf("unmarked", "py", patched, atRevision("def")),
-	)
-	byRef := v1alpha1.SandboxClaimSpec{SandboxTemplateRef: &v1alpha1.SandboxClaimTemplateRef{Name: "py"}}
-	byRefOne := *byRef.DeepCopy()
-	byRefOne.WarmPool = "spot"
-	tests := []struct {
-		claim v1alpha1.SandboxClaimSpec
-		pool  string
-		want  bool
-	}{
-		{byRef, "spot", true},
-		{byRefOne, "spot", true},
-		{byRef, "plain", false},
-		{byRef, "other", false},
-		{byRef, "inline", false},
-		{byRef, "labelled", false}, // the patch is not about size
-		{byRef, "rolled", false},
-		{byRef, "rolling", true}, // an older one may have had a patch
-		{byRef, "edited", true},  // of which the controller has not heard
-		{byRef, "unmarked", true},
-		{byRef, "gone", false},
-		{v1alpha1.SandboxClaimSpec{TemplateName: "py"}, "spot", true},
-		{v1alpha1.SandboxClaimSpec{TemplateName: "spot"}, "spot", false},
-	}
-	for _, tc := range tests {
-		claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: tc.claim}
-		c := candidates{templates: d.planner.templates, stock: d.stock, claim: claim}
-		for range 2 {
-			if got := c.smallerSet(candidateOf(tc.pool)) != nil; got != tc.want {
-				t.Errorf("%+v from %s: %v", tc.claim, tc.pool, got)
-			}
-		}
-	}
-	c := candidates{templates: d.planner.templates, stock: d.stock, claim: claimOf(func(c *v1alpha1.SandboxClaim) { c.Spec = byRef })}
-	remade := candidateOf("spot")
-	if remade.Pool.UID = "before"; c.smallerSet(remade) != nil {
-		t.Error("takes a set for one that had its name before")
-	}
-	d.Feeds().SetChanged(setOf("spot", "py", patched, behind, atVersion(12)))
-	if c.smallerSet(candidateOf("spot")) != nil {
-		t.Error("remembers a patch that was edited")
 	}
 }
 
@@ -203,66 +122,5 @@ func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
 		if !inplace.InProgress(sb) || !strings.Contains(got, `"cpu":"4"`) || strings.Contains(got, "mine") != (sb.Name == "own") {
 			t.Errorf("%s is bound as %s", sb.Name, got)
 		}
-	}
-}
-
-// What it costs a claim to find that nothing is to be resized.
-func BenchmarkNothingToRaise(b *testing.B) {
-	a := New(Options{Store: &shelf{}})
-	a.Feeds().SetListed([]*v1alpha1.SandboxSet{setOf("plain", "py", atRevision(pods)), setOf("labelled", "py", patched, atRevision(pods))}, 9)
-	c := candidates{templates: a.planner.templates, stock: a.stock, claim: claimOf(warm(1))}
-	for _, pool := range []string{"plain", "labelled"} {
-		b.Run(pool, func(b *testing.B) {
-			from := candidateOf(pool)
-			b.ReportAllocs()
-			for b.Loop() {
-				if c.smallerSet(from) != nil {
-					b.Fatal("may be smaller")
-				}
-			}
-		})
-	}
-}
-
-// What it costs a claim to find what becomes of one more candidate with a template of its own.
-func BenchmarkRaiseAnother(b *testing.B) {
-	store := &shelf{templates: map[string]*v1alpha1.SandboxTemplate{"py": templateOfPod("py")}}
-	store.templates["py"].Spec.Template = withCPU("4")
-	a := New(Options{Store: store})
-	a.Feeds().SetListed([]*v1alpha1.SandboxSet{setOf("spot", "py", smaller)}, 9)
-	c := candidates{templates: a.planner.templates, stock: a.stock, claim: claimOf(warm(100))}
-	have := withCPU("2")
-	have.Raw = []byte(strings.Replace(string(have.Raw), `"main"`, `"main","x":"`+strings.Repeat("x", 4000)+`"`, 1))
-	var own [100]*runtime.RawExtension
-	for i := range own {
-		own[i] = have.DeepCopy()
-	}
-	from := candidateOf("spot")
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if i%len(own) == 0 {
-			c.sized = nil // the next attempt
-		}
-		size, err := c.size(b.Context(), from)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ready := plan.Candidate{Template: own[i%len(own)]}
-		if err := size.apply(&ready, c.templates.sizes, c.claim); err != nil || !ready.Resize {
-			b.Fatal(ready, err)
-		}
-	}
-}
-
-// What it costs a claim to look up what becomes of a template that it has met before.
-func BenchmarkRaiseRemembered(b *testing.B) {
-	s := newSizes()
-	have, want := withCPU("2"), withCPU("4")
-	for _, t := range []*runtime.RawExtension{have, want} {
-		t.Raw = []byte(strings.Replace(string(t.Raw), `"main"`, `"main","x":"`+strings.Repeat("x", 4000)+`"`, 1))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		s.raise(have, want)
 	}
 }

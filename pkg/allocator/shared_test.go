@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 )
 
 // What users of a shared namespace, or of another one, may do to the claims of others.
@@ -62,7 +63,7 @@ func TestOneLargeSandbox(t *testing.T) {
 	d := newDesk(t, set)
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	d.stocks("large", set, pods)
-	d.sandboxes["large"].Labels["large"] = strings.Repeat("x", maxCandidate)
+	d.sandboxes["large"].Labels["large"] = strings.Repeat("x", candidates.MaxSize)
 	d.stocks("small", set, pods)
 	if p := d.planned(d.newAttempt(warm(1))); len(p.Bound) != 1 || p.Bound[0].Name != "small" {
 		t.Errorf("binds %v", p.Bound)

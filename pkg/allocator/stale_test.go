@@ -83,7 +83,7 @@ func TestStaleCandidatesWait(t *testing.T) {
 	d.becomes(`{"spec":{"containers":[{"name":"main","image":"fixed"}]}}`)
 	next := d.nextAttempt(warm(1))
 	p := d.planned(next)
-	if len(p.Bound) != 0 || p.Wants.Need != 1 || d.left("a") != 0 || !d.stock.hasSuspended(poolNamed("a")) {
+	if len(p.Bound) != 0 || p.Wants.Need != 1 || d.left("a") != 0 || !d.stock.HasSuspended(poolNamed("a")) {
 		t.Fatalf("binds %d, wants %d, left %d", len(p.Bound), p.Wants.Need, d.left("a"))
 	}
 	if again := d.looksAgain(next, p); again < time.Second {

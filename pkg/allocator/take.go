@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -75,7 +76,7 @@ func (a *attempt) takeOrFail(ctx context.Context, assessment *plan.Assessment, n
 	}
 	available := len(a.reservation.taken)
 	if !a.dry { // which has taken none
-		available = min(n, available+a.planner.stock.queue.Free(sourcesOf(&assessment.State.Eligible)))
+		available = min(n, available+a.planner.stock.Queue.Free(candidates.SourcesOf(&assessment.State.Eligible)))
 	}
 	return shortage(assessment.State.Claim, &assessment.State.Eligible, n, available, broken)
 }
@@ -88,7 +89,7 @@ func (a *attempt) takeConfirmed(ctx context.Context, assessment *plan.Assessment
 		return err
 	}
 	var err error
-	if assessment.State.Eligible, err = a.planner.stock.lookAgain(ctx, assessment.State.Claim, assessment.State.Eligible, n-len(a.reservation.taken)); err != nil {
+	if assessment.State.Eligible, err = a.planner.stock.LookAgain(ctx, assessment.State.Claim, assessment.State.Eligible, n-len(a.reservation.taken)); err != nil {
 		return err
 	}
 	return a.take(ctx, assessment, n, atOnce)
@@ -98,26 +99,26 @@ func (a *attempt) takeConfirmed(ctx context.Context, assessment *plan.Assessment
 // stands in line for all that it lacks, also where n is what one transaction takes: it
 // keeps its place while it writes.
 func (a *attempt) take(ctx context.Context, assessment *plan.Assessment, n int, atOnce bool) error {
-	sources := sourcesOf(&assessment.State.Eligible)
+	sources := candidates.SourcesOf(&assessment.State.Eligible)
 	if a.dry {
 		a.reservation.taken = nil
-		_, err := a.reserve(ctx, a.planner.stock.queue.Peek(sources, n))
+		_, err := a.reserve(ctx, a.planner.stock.Queue.Peek(sources, n))
 		return err
 	}
 	for len(a.reservation.taken) < n {
 		lacks := n - len(a.reservation.taken)
 		var got []poolindex.Candidate
 		if a.waiter == nil {
-			got = a.planner.stock.queue.TakeFree(sources, lacks, atOnce)
+			got = a.planner.stock.Queue.TakeFree(sources, lacks, atOnce)
 		} else {
-			a.planner.stock.queue.Wait(a.waiter, wantsOf(assessment.State.Claim, &assessment.State.Eligible, plan.Wants{Need: assessment.Missing(), AtOnce: atOnce, Yields: assessment.Wants().Yields}, len(a.reservation.taken)))
-			got = a.planner.stock.queue.Take(a.waiter, lacks)
+			a.planner.stock.Queue.Wait(a.waiter, candidates.WantsOf(assessment.State.Claim, &assessment.State.Eligible, plan.Wants{Need: assessment.Missing(), AtOnce: atOnce, Yields: assessment.Wants().Yields}, len(a.reservation.taken)))
+			got = a.planner.stock.Queue.Take(a.waiter, lacks)
 		}
 		if len(got) == 0 {
 			return nil
 		}
 		if left, err := a.reserve(ctx, got); err != nil {
-			a.planner.stock.queue.Release(left)
+			a.planner.stock.Queue.Release(left)
 			return err
 		}
 	}
@@ -128,16 +129,16 @@ func (a *attempt) take(ctx context.Context, assessment *plan.Assessment, n int, 
 // not looked at.
 func (a *attempt) reserve(ctx context.Context, got []poolindex.Candidate) (left []poolindex.Candidate, err error) {
 	for i, from := range got {
-		as, err := a.candidates.prepare(ctx, from)
-		missing, isMissing := errors.AsType[noTemplateError](err)
+		as, err := a.preparer.Prepare(ctx, from)
+		missing, isMissing := errors.AsType[candidates.NoTemplateError](err)
 		switch {
 		case err == nil:
 			a.reservation.taken = append(a.reservation.taken, reservedSandbox{from, as})
 		case isMissing && !a.dry:
 			a.suspend(from, missing)
-		case errors.Is(err, errCandidateGone) && !a.dry:
-			a.planner.stock.queue.Discard(from)
-		case !isMissing && !errors.Is(err, errCandidateGone):
+		case errors.Is(err, candidates.ErrGone) && !a.dry:
+			a.planner.stock.Queue.Discard(from)
+		case !isMissing && !errors.Is(err, candidates.ErrGone):
 			return got[i:], err
 		}
 	}
@@ -164,9 +165,9 @@ func (a *attempt) release() {
 		return
 	}
 	if a.waiter != nil && len(a.reservation.taken) > 0 {
-		a.planner.stock.queue.Leave(a.waiter) // or it would be woken by what it gives back
+		a.planner.stock.Queue.Leave(a.waiter) // or it would be woken by what it gives back
 	}
-	a.reservation.release(a.planner.stock.queue)
+	a.reservation.release(a.planner.stock.Queue)
 }
 
 // shortage is the error of a claim that would rather fail than wait and finds too few sandboxes. broken is why none can be made for it although it would take these.
@@ -191,8 +192,8 @@ func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, availabl
 func (a *attempt) releaseStale(ctx context.Context) error {
 	kept := a.reservation.taken[:0:0]
 	for i, got := range a.reservation.taken {
-		err := a.candidates.checkStale(ctx, got.candidate.Pool, got.prepared.Sandbox)
-		missing, isStale := errors.AsType[noTemplateError](err)
+		err := a.preparer.CheckStale(ctx, got.candidate.Pool, got.prepared.Sandbox)
+		missing, isStale := errors.AsType[candidates.NoTemplateError](err)
 		switch {
 		case isStale:
 			a.suspend(got.candidate, missing)
@@ -209,7 +210,7 @@ func (a *attempt) releaseStale(ctx context.Context) error {
 
 // suspend releases a candidate, and keeps all that are like it from claims until there is news of sets
 // or templates.
-func (a *attempt) suspend(from poolindex.Candidate, why noTemplateError) {
-	a.planner.stock.queue.Release([]poolindex.Candidate{from})
-	a.planner.stock.index.Suspend(from.Pool, from.Revision, why.asOf)
+func (a *attempt) suspend(from poolindex.Candidate, why candidates.NoTemplateError) {
+	a.planner.stock.Queue.Release([]poolindex.Candidate{from})
+	a.planner.stock.Index.Suspend(from.Pool, from.Revision, why.AsOf)
 }

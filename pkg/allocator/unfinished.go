@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // unfinished is a claim that is not at its end, as far as this server knows: what the
@@ -326,4 +327,9 @@ func (u *unfinished) start() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.started
+}
+
+// version is an object's resourceVersion as etcd counts it; 0 if it has none.
+func version(obj metav1.Object) uint64 {
+	return poolindex.ParseVersion(obj.GetResourceVersion())
 }

@@ -67,7 +67,7 @@ func (f *Feeds) reportCause(before, after *v1alpha1.SandboxSet) {
 	if was == is {
 		return
 	}
-	f.stock.queue.Look(poolindex.PoolOf(after))
+	f.stock.Queue.Look(poolindex.PoolOf(after))
 	if was != "" && is != "" {
 		return
 	}

@@ -61,7 +61,7 @@ func (f *Feed) SandboxChanged(sb *v1alpha1.Sandbox) {
 
 // SandboxDeleted takes in that a sandbox is gone.
 func (f *Feed) SandboxDeleted(sb *v1alpha1.Sandbox) {
-	f.index.Remove(sb.Namespace, sb.Name, parseVersion(sb.ResourceVersion))
+	f.index.Remove(sb.Namespace, sb.Name, ParseVersion(sb.ResourceVersion))
 }
 
 // PoolListed takes in the sandboxes of one pool from a list, as of
@@ -100,7 +100,7 @@ func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
 	return Candidate{
 		Pool:            Pool{Namespace: sb.Namespace, Name: set.Name, UID: string(set.UID)},
 		Name:            sb.Name,
-		ResourceVersion: parseVersion(sb.ResourceVersion),
+		ResourceVersion: ParseVersion(sb.ResourceVersion),
 		Revision:        sb.Labels[v1alpha1.LabelTemplateHash],
 		Node:            sb.Status.NodeName,
 	}, true
@@ -111,9 +111,9 @@ func PoolOf(set *v1alpha1.SandboxSet) Pool {
 	return Pool{Namespace: set.Namespace, Name: set.Name, UID: string(set.UID)}
 }
 
-// parseVersion reads a resourceVersion of our own store, which is etcd's
+// ParseVersion reads a resourceVersion of our own store, which is etcd's
 // revision. Anything else is older than everything.
-func parseVersion(resourceVersion string) uint64 {
+func ParseVersion(resourceVersion string) uint64 {
 	v, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return 0

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"context"
@@ -32,11 +32,11 @@ const (
 // errNoAnswer means that the cluster has not answered yet whether there is a PodTemplate.
 var errNoAnswer = errors.New("the cluster has not answered")
 
-// lateLookup is a Lookup for claims that are served from a pool, which must not wait
+// LateLookup is a Lookup for claims that are served from a pool, which must not wait
 // for the cluster. It returns what the cluster said last of a PodTemplate, also that there
 // was none, and asks again in the background. Only for the first answer claims wait,
 // and not for long: without it the lookup fails with errNoAnswer.
-type lateLookup struct {
+type LateLookup struct {
 	podtemplate.Lookup
 	clock clock.Clock
 	// background runs a question; it returns false if it does not.
@@ -58,12 +58,13 @@ type lateTemplate struct {
 	answered chan struct{}
 }
 
-func newLateLookup(lookup podtemplate.Lookup, c clock.Clock, background func(func(context.Context)) bool) *lateLookup {
-	return &lateLookup{Lookup: lookup, clock: c, background: background, known: lru.New(podTemplatesKept)}
+// NewLateLookup returns a LateLookup that knows nothing yet. background runs a question, or returns false.
+func NewLateLookup(lookup podtemplate.Lookup, c clock.Clock, background func(func(context.Context)) bool) *LateLookup {
+	return &LateLookup{Lookup: lookup, clock: c, background: background, known: lru.New(podTemplatesKept)}
 }
 
 // PodTemplate implements podtemplate.Lookup.
-func (l *lateLookup) PodTemplate(ctx context.Context, namespace, name string) (*corev1.PodTemplate, error) {
+func (l *LateLookup) PodTemplate(ctx context.Context, namespace, name string) (*corev1.PodTemplate, error) {
 	late, now := l.look(types.NamespacedName{Namespace: namespace, Name: name})
 	wait := now.asked.Add(podTemplatePatience).Sub(l.clock.Now())
 	if now.err == nil || now.answered == nil || wait <= 0 {
@@ -84,7 +85,7 @@ func (l *lateLookup) PodTemplate(ctx context.Context, namespace, name string) (*
 
 // look returns what is known of a PodTemplate, and as it is now. It asks the cluster if
 // that was long ago and no question is open.
-func (l *lateLookup) look(key types.NamespacedName) (late *lateTemplate, now lateTemplate) {
+func (l *LateLookup) look(key types.NamespacedName) (late *lateTemplate, now lateTemplate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known, ok := l.known.Get(key); ok {
@@ -102,7 +103,7 @@ func (l *lateLookup) look(key types.NamespacedName) (late *lateTemplate, now lat
 
 // ask asks the cluster. Without an answer what is known stays. Why there is none is
 // logged, because the returned error is shown to users, who can do nothing about it.
-func (l *lateLookup) ask(ctx context.Context, key types.NamespacedName, late *lateTemplate) {
+func (l *LateLookup) ask(ctx context.Context, key types.NamespacedName, late *lateTemplate) {
 	ctx, cancel := context.WithTimeout(ctx, podTemplateAge)
 	defer cancel()
 	template, err := l.Lookup.PodTemplate(ctx, key.Namespace, key.Name)

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"context"
@@ -27,31 +27,31 @@ type judgedRevision struct {
 	asOf uint64
 }
 
-// checkStale returns a noTemplateError for a candidate that is stale, and so keeps all that
+// CheckStale returns a NoTemplateError for a candidate that is stale, and so keeps all that
 // are like it from claims until there is news of the set or of a template. It reads nothing
 // but caches, for each revision of a pool once in an attempt as long as there is no such news.
-func (c *candidates) checkStale(ctx context.Context, pool poolindex.Pool, sb *v1alpha1.Sandbox) error {
-	set := c.stock.sets.Set(pool.Namespace, pool.Name)
+func (p *Preparer) CheckStale(ctx context.Context, pool poolindex.Pool, sb *v1alpha1.Sandbox) error {
+	set := p.Stock.Sets.Set(pool.Namespace, pool.Name)
 	if set == nil || string(set.UID) != pool.UID || set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate {
 		return nil
 	}
-	asOf, revision := c.stock.index.Resumes(), sb.Labels[v1alpha1.LabelTemplateHash]
-	for i := range c.judged {
-		if known := &c.judged[i]; known.pool == pool && known.revision == revision && known.asOf == asOf {
+	asOf, revision := p.Stock.Index.Resumes(), sb.Labels[v1alpha1.LabelTemplateHash]
+	for i := range p.judged {
+		if known := &p.judged[i]; known.pool == pool && known.revision == revision && known.asOf == asOf {
 			return known.err()
 		}
 	}
-	stale, err := c.isStale(ctx, set, sb, revision)
+	stale, err := p.isStale(ctx, set, sb, revision)
 	if err != nil {
 		return err
 	}
-	c.judged = append(c.judged, judgedRevision{pool, revision, stale, asOf})
-	return c.judged[len(c.judged)-1].err()
+	p.judged = append(p.judged, judgedRevision{pool, revision, stale, asOf})
+	return p.judged[len(p.judged)-1].err()
 }
 
 func (j *judgedRevision) err() error {
 	if j.stale {
-		return noTemplateError{j.asOf}
+		return NoTemplateError{j.asOf}
 	}
 	return nil
 }
@@ -60,8 +60,8 @@ func (j *judgedRevision) err() error {
 // another revision that differs in more than metadata: what the controller goes by. Where
 // the set has no template now, what is left of the pool serves on, and where the cluster
 // has not answered, the sandbox waits.
-func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
-	resolved, err := c.templates.cache.ResolveSet(ctx, set, c.templates.late)
+func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
+	resolved, err := p.Templates.cache.ResolveSet(ctx, set, p.Templates.late)
 	switch {
 	case isAboutTemplates(err):
 		return false, nil
@@ -76,21 +76,21 @@ func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *
 	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
 		return true, nil
 	}
-	current, err := c.templates.revisions.of(set, resolved)
+	current, err := p.Templates.revisions.of(set, resolved)
 	if err != nil || current == revision {
 		return err != nil, nil //nolint:nilerr // what has no revision, no sandbox is of
 	}
-	return !c.sameButMetadata(ctx, set, sb, current, resolved), nil
+	return !p.sameButMetadata(ctx, set, sb, current, resolved), nil
 }
 
 // sameButMetadata reports whether the revision of a sandbox differs in metadata alone from
 // the current one of its set. Of a revision that is not stored that is not known.
-func (c *candidates) sameButMetadata(
+func (p *Preparer) sameButMetadata(
 	ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, current string, resolved *podtemplate.Resolved,
 ) bool {
 	revision := sb.Labels[v1alpha1.LabelTemplateHash]
 	pair := [2]string{current, revision}
-	if known, ok := c.templates.revisions.alike.Get(pair); ok {
+	if known, ok := p.Templates.revisions.alike.Get(pair); ok {
 		return known.(bool)
 	}
 	holders := podtemplate.PossibleHolders(sb)
@@ -98,10 +98,10 @@ func (c *candidates) sameButMetadata(
 		holders = []string{sb.Spec.TemplateRef.Name}
 	}
 	for _, name := range holders {
-		held, err := c.stock.store.SandboxTemplate(ctx, set.Namespace, name)
-		if err == nil && held != nil && c.templates.cache.HoldsRevision(held, revision) {
+		held, err := p.Stock.Store.SandboxTemplate(ctx, set.Namespace, name)
+		if err == nil && held != nil && p.Templates.cache.HoldsRevision(held, revision) {
 			same := podtemplate.SameButMetadata(podtemplate.Materialize(set, current, resolved), held)
-			c.templates.revisions.alike.Add(pair, same)
+			p.Templates.revisions.alike.Add(pair, same)
 			return same
 		}
 	}

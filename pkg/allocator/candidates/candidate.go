@@ -1,15 +1,13 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -20,26 +18,29 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// errCandidateGone means that a candidate cannot be bound any more. The caller discards it and takes another.
-var errCandidateGone = errors.New("the sandbox is not available any more")
+// ErrGone means that a candidate cannot be bound any more. The caller discards it and takes another.
+var ErrGone = errors.New("the sandbox is not available any more")
 
-// noTemplateError means that what a candidate is made from cannot be found, or is not what
+// NoTemplateError means that what a candidate is made from cannot be found, or is not what
 // its set is to consist of now, which may change.
-type noTemplateError struct {
-	// asOf is the count of resumes before it was looked for.
-	asOf uint64
+type NoTemplateError struct {
+	// AsOf is the count of resumes before it was looked for.
+	AsOf uint64
 }
 
 // Error implements error.
-func (noTemplateError) Error() string { return "the template of the sandbox is not there" }
+func (NoTemplateError) Error() string { return "the template of the sandbox is not there" }
 
-// candidates makes what was taken from the index ready to be bound in one attempt of a
+// Preparer makes what was taken from the index ready to be bound in one attempt of a
 // claim. Sandboxes of one pool share their template, so it is looked up once.
-type candidates struct {
-	templates *templates
-	stock     *stock
-	claim     *v1alpha1.SandboxClaim
-	now       time.Time
+type Preparer struct {
+	// Templates and Stock are where candidates and their templates are found.
+	Templates *Templates
+	Stock     *Stock
+	// Claim is the claim of the attempt, and Now its time.
+	Claim *v1alpha1.SandboxClaim
+	Now   time.Time
+
 	// resolved are the pod templates that candidates refer to, as of which count of
 	// resumes; sized are what becomes of their size.
 	resolved map[v1alpha1.SandboxTemplateRef]resolvedTemplate
@@ -52,53 +53,54 @@ type resolvedTemplate struct {
 	asOf     uint64
 }
 
-// prepare returns a candidate as it is to be bound, errCandidateGone, a noTemplateError, or a
+// Prepare returns a candidate as it is to be bound, ErrGone, a NoTemplateError, or a
 // RefusedError.
-func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*plan.Candidate, error) {
-	sb, err := c.stock.store.Sandbox(ctx, from.Pool.Namespace, from.Name, from.ResourceVersion)
+func (p *Preparer) Prepare(ctx context.Context, from poolindex.Candidate) (*plan.Candidate, error) {
+	sb, err := p.Stock.Store.Sandbox(ctx, from.Pool.Namespace, from.Name, from.ResourceVersion)
 	if err != nil {
 		return nil, err
 	}
 	if sb == nil {
-		return nil, errCandidateGone
+		return nil, ErrGone
 	}
-	if is, ok := poolindex.Available(sb, c.now); !ok || is.Pool != from.Pool || sizeOf(sb) > maxCandidate {
-		return nil, errCandidateGone
+	if is, ok := poolindex.Available(sb, p.Now); !ok || is.Pool != from.Pool || Size(sb) > MaxSize {
+		return nil, ErrGone
 	}
-	if err := c.checkStale(ctx, from.Pool, sb); err != nil {
+	if err := p.CheckStale(ctx, from.Pool, sb); err != nil {
 		return nil, err
 	}
 	ready := &plan.Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: string(uuid.NewUUID())}
 	if ready.Template == nil && sb.Spec.TemplateRef != nil {
 		if !podtemplate.RefersToRevision(sb) {
-			return nil, errCandidateGone // no set made it so, and it says nothing about its revision
+			return nil, ErrGone // no set made it so, and it says nothing about its revision
 		}
-		found, err := c.resolve(ctx, sb)
+		found, err := p.resolve(ctx, sb)
 		if err != nil {
 			return nil, err
 		}
 		if found.template == nil {
-			return nil, noTemplateError{found.asOf}
+			return nil, NoTemplateError{found.asOf}
 		}
 		ready.Template = found.template
 	}
 	if ready.Template != nil {
-		size, err := c.size(ctx, from)
+		size, err := p.size(ctx, from)
 		if err != nil {
 			return nil, err
 		}
-		if err := size.apply(ready, c.templates.sizes, c.claim); err != nil {
+		if err := size.apply(ready, p.Templates.sizes, p.Claim); err != nil {
 			return nil, err
 		}
 	}
 	return ready, nil
 }
 
-// maxCandidate bounds what of a sandbox users can make large, in bytes. What is larger
+// MaxSize bounds what of a sandbox users can make large, in bytes. What is larger
 // would be too large for a transaction, and would keep claims from the rest of the pool.
-const maxCandidate = etcdtxn.MaxBytes / 2
+const MaxSize = etcdtxn.MaxBytes / 2
 
-func sizeOf(sb *v1alpha1.Sandbox) int {
+// Size returns how many bytes a sandbox has of what users can make large.
+func Size(sb *v1alpha1.Sandbox) int {
 	n := 0
 	for _, m := range []map[string]string{sb.Labels, sb.Annotations} {
 		for key, value := range m {
@@ -116,44 +118,44 @@ func sizeOf(sb *v1alpha1.Sandbox) int {
 
 // resolve looks for the pod template that a sandbox refers to; nil if it is not
 // there.
-func (c *candidates) resolve(ctx context.Context, sb *v1alpha1.Sandbox) (resolvedTemplate, error) {
-	ref, asOf := *sb.Spec.TemplateRef, c.stock.index.Resumes()
-	if known, ok := c.resolved[ref]; ok && (known.template != nil || known.asOf == asOf) {
+func (p *Preparer) resolve(ctx context.Context, sb *v1alpha1.Sandbox) (resolvedTemplate, error) {
+	ref, asOf := *sb.Spec.TemplateRef, p.Stock.Index.Resumes()
+	if known, ok := p.resolved[ref]; ok && (known.template != nil || known.asOf == asOf) {
 		return known, nil
 	}
 	found := resolvedTemplate{asOf: asOf}
-	resolved, err := c.templates.cache.ResolveSandbox(ctx, sb, c.stock.store)
+	resolved, err := p.Templates.cache.ResolveSandbox(ctx, sb, p.Stock.Store)
 	switch {
 	case err == nil:
 		found.template = resolved.Template
 	case isAboutTemplates(err):
-		found.template = c.rederive(ctx, sb)
+		found.template = p.rederive(ctx, sb)
 	default:
 		return found, err
 	}
 	if err := ctx.Err(); err != nil {
 		return found, err // it may be the reason
 	}
-	if c.resolved == nil {
-		c.resolved = map[v1alpha1.SandboxTemplateRef]resolvedTemplate{}
+	if p.resolved == nil {
+		p.resolved = map[v1alpha1.SandboxTemplateRef]resolvedTemplate{}
 	}
-	c.resolved[ref] = found
+	p.resolved[ref] = found
 	return found, nil
 }
 
 // rederive returns the pod template of a sandbox whose set's revision is not stored
 // any more, or something else in its place, if it is what comes out of the set now; nil
 // otherwise.
-func (c *candidates) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtime.RawExtension {
+func (p *Preparer) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtime.RawExtension {
 	owner := v1alpha1.PoolOf(sb)
 	if owner == nil {
 		return nil
 	}
-	set := c.stock.sets.Set(sb.Namespace, owner.Name)
+	set := p.Stock.Sets.Set(sb.Namespace, owner.Name)
 	if set == nil || set.UID != owner.UID {
 		return nil
 	}
-	resolved, err := c.templates.cache.ResolveSet(ctx, set, c.templates.late)
+	resolved, err := p.Templates.cache.ResolveSet(ctx, set, p.Templates.late)
 	if err != nil {
 		return nil // also if it cannot be read: the candidate comes back
 	}
@@ -161,13 +163,4 @@ func (c *candidates) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtim
 		return nil
 	}
 	return resolved.Template
-}
-
-// version is an object's resourceVersion as etcd counts it; 0 if it has none.
-func version(obj metav1.Object) uint64 {
-	v, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
 }

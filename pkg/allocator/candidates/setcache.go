@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"slices"
@@ -15,10 +15,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// setCache knows the sets there are and, of each SandboxTemplate, which of them use
+// SetCache knows the sets there are and, of each SandboxTemplate, which of them use
 // it, so that a claim finds its pools without a list. Its one writer is the watch
 // of sets; a list that is made meanwhile may bring it forward, and never back. What it hands out is shared and not to be changed.
-type setCache struct {
+type SetCache struct {
 	mu sync.RWMutex
 	// sets are by namespace and name.
 	sets map[string]map[string]*v1alpha1.SandboxSet
@@ -29,11 +29,11 @@ type setCache struct {
 	seen uint64
 }
 
-// setChange is a set before and after a change; nil where there was, or is, none.
-type setChange struct{ before, after *v1alpha1.SandboxSet }
+// SetChange is a set before and after a change; nil where there was, or is, none.
+type SetChange struct{ Before, After *v1alpha1.SandboxSet }
 
 // Set implements claims.Sets: the set of a name, or nil.
-func (c *setCache) Set(namespace, name string) *v1alpha1.SandboxSet {
+func (c *SetCache) Set(namespace, name string) *v1alpha1.SandboxSet {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.sets[namespace][name]
@@ -41,14 +41,14 @@ func (c *setCache) Set(namespace, name string) *v1alpha1.SandboxSet {
 
 // Using implements claims.Sets: the sets that refer to a SandboxTemplate, in the order in which
 // claims prefer them as long as they have the same stock.
-func (c *setCache) Using(namespace, template string) []*v1alpha1.SandboxSet {
+func (c *SetCache) Using(namespace, template string) []*v1alpha1.SandboxSet {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.users[types.NamespacedName{Namespace: namespace, Name: template}]
 }
 
-// replicas returns, of every set there is, how many sandboxes it is to hold.
-func (c *setCache) replicas() map[poolindex.Pool]int32 {
+// Replicas returns, of every set there is, how many sandboxes it is to hold.
+func (c *SetCache) Replicas() map[poolindex.Pool]int32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	all := map[poolindex.Pool]int32{}
@@ -61,15 +61,15 @@ func (c *setCache) replicas() map[poolindex.Pool]int32 {
 }
 
 // hasSynced reports whether the watch has listed all sets.
-func (c *setCache) hasSynced() bool {
+func (c *SetCache) hasSynced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.seen > 0
 }
 
-// replace takes in a list of all sets by the watch, and returns the pools of those
+// Replace takes in a list of all sets by the watch, and returns the pools of those
 // that are gone.
-func (c *setCache) replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) []poolindex.Pool {
+func (c *SetCache) Replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) []poolindex.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.sets
@@ -93,24 +93,24 @@ func (c *setCache) replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) [
 // watch. If the watch has seen something newer it has seen all that the list has,
 // and perhaps that a set is gone, which an old list must not undo. It returns what
 // the list changed: the watch will report that later, and then it is no change.
-func (c *setCache) listed(namespace string, all []*v1alpha1.SandboxSet, resourceVersion uint64) []setChange {
+func (c *SetCache) listed(namespace string, all []*v1alpha1.SandboxSet, resourceVersion uint64) []SetChange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen > resourceVersion {
 		return nil
 	}
-	var changes []setChange
+	var changes []SetChange
 	there := make(map[string]bool, len(all))
 	for _, set := range all {
 		there[set.Name] = true
 		if before := c.sets[namespace][set.Name]; before == nil || before.UID != set.UID || before.ResourceVersion != set.ResourceVersion {
-			changes = append(changes, setChange{before, set})
+			changes = append(changes, SetChange{before, set})
 		}
 		c.put(set)
 	}
 	for name, set := range c.sets[namespace] {
 		if !there[name] {
-			changes = append(changes, setChange{before: set})
+			changes = append(changes, SetChange{Before: set})
 			c.remove(set)
 		}
 	}
@@ -119,35 +119,35 @@ func (c *setCache) listed(namespace string, all []*v1alpha1.SandboxSet, resource
 
 // read takes in a set that was read by its name, unless the watch has seen something
 // newer, and returns what that changed.
-func (c *setCache) read(set *v1alpha1.SandboxSet) []setChange {
+func (c *SetCache) read(set *v1alpha1.SandboxSet) []SetChange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.sets[set.Namespace][set.Name]
-	if c.seen > version(set) || before != nil && version(before) >= version(set) {
+	if c.seen > poolindex.ParseVersion(set.ResourceVersion) || before != nil && poolindex.ParseVersion(before.ResourceVersion) >= poolindex.ParseVersion(set.ResourceVersion) {
 		return nil
 	}
 	c.put(set)
-	return []setChange{{before, set}}
+	return []SetChange{{before, set}}
 }
 
-// change takes in the current state of a set, and returns the one before.
-func (c *setCache) change(set *v1alpha1.SandboxSet) *v1alpha1.SandboxSet {
+// Change takes in the current state of a set, and returns the one before.
+func (c *SetCache) Change(set *v1alpha1.SandboxSet) *v1alpha1.SandboxSet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen = max(c.seen, version(set))
+	c.seen = max(c.seen, poolindex.ParseVersion(set.ResourceVersion))
 	before := c.sets[set.Namespace][set.Name]
-	if before != nil && version(before) > version(set) && before.UID == set.UID {
+	if before != nil && poolindex.ParseVersion(before.ResourceVersion) > poolindex.ParseVersion(set.ResourceVersion) && before.UID == set.UID {
 		return before // a list was ahead of the watch
 	}
 	c.put(set)
 	return before
 }
 
-// delete takes in that a set is gone.
-func (c *setCache) delete(set *v1alpha1.SandboxSet) {
+// Delete takes in that a set is gone.
+func (c *SetCache) Delete(set *v1alpha1.SandboxSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen = max(c.seen, version(set))
+	c.seen = max(c.seen, poolindex.ParseVersion(set.ResourceVersion))
 	if there := c.sets[set.Namespace][set.Name]; there != nil && there.UID == set.UID {
 		c.remove(there)
 	}
@@ -155,7 +155,7 @@ func (c *setCache) delete(set *v1alpha1.SandboxSet) {
 
 // put and remove copy the list of a template's sets rather than change it: others
 // read it meanwhile. c.mu is held.
-func (c *setCache) put(set *v1alpha1.SandboxSet) {
+func (c *SetCache) put(set *v1alpha1.SandboxSet) {
 	if before := c.sets[set.Namespace][set.Name]; before != nil {
 		c.remove(before)
 	}
@@ -178,7 +178,7 @@ func (c *setCache) put(set *v1alpha1.SandboxSet) {
 	c.users[key] = slices.Insert(slices.Clone(c.users[key]), at, set)
 }
 
-func (c *setCache) remove(set *v1alpha1.SandboxSet) {
+func (c *SetCache) remove(set *v1alpha1.SandboxSet) {
 	delete(c.sets[set.Namespace], set.Name)
 	if len(c.sets[set.Namespace]) == 0 {
 		delete(c.sets, set.Namespace)

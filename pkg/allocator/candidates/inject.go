@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -30,7 +31,7 @@ var (
 // The model is changed.
 func inject(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alpha1.Sandbox, lookup podtemplate.Lookup,
-) (*RefusedError, error) {
+) (*plan.RefusedError, error) {
 	if !v1alpha1.NeedsFresh(&claim.Spec) {
 		return nil, nil
 	}
@@ -113,7 +114,7 @@ func policiesFor(
 const maxRefusals = 3
 
 // refusal says, in the words of a claim's status, that the template does not take what the claim adds.
-func refusal(reason string, errs field.ErrorList) *RefusedError {
+func refusal(reason string, errs field.ErrorList) *plan.RefusedError {
 	reasons := make([]string, 0, maxRefusals)
 	for _, err := range errs[:min(len(errs), maxRefusals)] {
 		reasons = append(reasons, err.Error())
@@ -131,17 +132,17 @@ func refusal(reason string, errs field.ErrorList) *RefusedError {
 	case v1alpha1.ReasonInplaceUpdateRejected:
 		message = v1alpha1.InplaceUpdateRejectedMessage(why)
 	}
-	return &RefusedError{Reason: reason, Message: message, Errors: errs}
+	return &plan.RefusedError{Reason: reason, Message: message, Errors: errs}
 }
 
 // withoutPolicy refuses what a claim adds where no SandboxTemplate could let it. It says
 // where the policy would have to be: the set has no such field.
-func withoutPolicy(claim *v1alpha1.SandboxClaim, e *claims.Eligible) *RefusedError {
+func withoutPolicy(claim *v1alpha1.SandboxClaim, e *claims.Eligible) *plan.RefusedError {
 	set := "the set"
 	if e.MakeFrom != nil {
 		set = "SandboxSet " + e.MakeFrom.Name
 	}
-	refuse := func(reason, policy string, path *field.Path) *RefusedError {
+	refuse := func(reason, policy string, path *field.Path) *plan.RefusedError {
 		return refusal(reason, field.ErrorList{field.Forbidden(path, fmt.Sprintf("not allowed by the template policy: "+
 			"%s refers to no SandboxTemplate, which alone can have one: it takes a SandboxTemplate with %s, and the set's templateRef to it",
 			set, policy))})

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // phone is a lookup that asks a shelf, and waits for the line to be free.
 type phone struct {
-	*lateLookup
+	*LateLookup
 	*shelf
 	clock *clocktesting.FakeClock
 	calls sync.WaitGroup
@@ -27,7 +27,7 @@ type phone struct {
 func newPhone() *phone {
 	p := &phone{shelf: &shelf{}, clock: clocktesting.NewFakeClock(birth), free: make(chan struct{})}
 	close(p.free)
-	p.lateLookup = newLateLookup(p.shelf, p.clock, func(f func(context.Context)) bool {
+	p.LateLookup = NewLateLookup(p.shelf, p.clock, func(f func(context.Context)) bool {
 		p.calls.Go(func() {
 			<-p.free
 			f(context.Background())
@@ -49,7 +49,7 @@ func (p *phone) has(version string) {
 // expect asks for the PodTemplate, and then how often the cluster was asked by now.
 func (p *phone) expect(t *testing.T, version string, asked int) {
 	t.Helper()
-	template, err := p.lateLookup.PodTemplate(t.Context(), "ns", "cluster")
+	template, err := p.LateLookup.PodTemplate(t.Context(), "ns", "cluster")
 	p.calls.Wait()
 	got := ""
 	if template != nil {
@@ -89,7 +89,7 @@ func TestClusterThatNeverAnswered(t *testing.T) {
 	p := newPhone()
 	p.podTemplate = errDown
 	for range 2 {
-		if _, err := p.lateLookup.PodTemplate(t.Context(), "ns", "cluster"); !errors.Is(err, errNoAnswer) || errors.Is(err, errDown) {
+		if _, err := p.LateLookup.PodTemplate(t.Context(), "ns", "cluster"); !errors.Is(err, errNoAnswer) || errors.Is(err, errDown) {
 			t.Errorf("got %v", err)
 		}
 		if p.calls.Wait(); p.asked != 1 {
@@ -108,12 +108,12 @@ func TestPatienceWithTheCluster(t *testing.T) {
 	p.free = make(chan struct{})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.lateLookup.PodTemplate(gone, "ns", "cluster"); !errors.Is(err, context.Canceled) {
+	if _, err := p.LateLookup.PodTemplate(gone, "ns", "cluster"); !errors.Is(err, context.Canceled) {
 		t.Errorf("who is gone: %v", err)
 	}
 	told := make(chan error, 1)
 	go func() {
-		_, err := p.lateLookup.PodTemplate(t.Context(), "ns", "cluster")
+		_, err := p.LateLookup.PodTemplate(t.Context(), "ns", "cluster")
 		told <- err
 	}()
 	for !p.clock.HasWaiters() {
@@ -126,7 +126,7 @@ func TestPatienceWithTheCluster(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 2 {
-		if _, err := p.lateLookup.PodTemplate(soon, "ns", "cluster"); !errors.Is(err, errNoAnswer) {
+		if _, err := p.LateLookup.PodTemplate(soon, "ns", "cluster"); !errors.Is(err, errNoAnswer) {
 			t.Errorf("who came later: %v", err)
 		}
 		p.clock.Step(podTemplateAge) // the question is still the same
@@ -137,31 +137,4 @@ func TestPatienceWithTheCluster(t *testing.T) {
 		t.Errorf("asked %d times", p.asked)
 	}
 	p.expect(t, "1", 2)
-}
-
-// TestQuestionsEndWithTheServer: what runs in the background is waited for.
-func TestQuestionsEndWithTheServer(t *testing.T) {
-	a := New(Options{Store: &shelf{}})
-	if a.reconciler.background(func(context.Context) {}) {
-		t.Error("in the background of what does not run")
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		a.Run(ctx)
-	}()
-	ended := false
-	question := func(ctx context.Context) {
-		<-ctx.Done()
-		time.Sleep(50 * time.Millisecond) // for whoever does not wait to be early
-		ended = true
-	}
-	for !a.reconciler.background(question) {
-		time.Sleep(time.Millisecond)
-	}
-	stop()
-	if <-stopped; !ended {
-		t.Error("not waited for")
-	}
 }

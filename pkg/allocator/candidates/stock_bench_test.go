@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"fmt"
@@ -28,8 +28,8 @@ func BenchmarkFindPoolsAndTake(b *testing.B) {
 			for i := range 1000 {
 				sets = append(sets, setOf(fmt.Sprint("other-", i), fmt.Sprint("template-", i%300)))
 			}
-			var c setCache
-			c.replace(sets, 9)
+			var c SetCache
+			c.Replace(sets, 9)
 			index := poolindex.New()
 			for i := range 3000 {
 				index.Upsert(poolindex.Candidate{Pool: poolindex.PoolOf(sets[i%4]), Name: fmt.Sprint("sb-", i), ResourceVersion: uint64(i + 1)})
@@ -39,7 +39,7 @@ func BenchmarkFindPoolsAndTake(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e := claims.EligiblePools(asking, &c)
-				taken := q.TakeFree(sourcesOf(&e), 1, false)
+				taken := q.TakeFree(SourcesOf(&e), 1, false)
 				if len(taken) != 1 {
 					b.Fatal("the pools are empty")
 				}

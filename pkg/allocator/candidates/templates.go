@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"context"
@@ -14,28 +14,39 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// templates finds what sandboxes are made from.
-type templates struct {
+// Templates finds what sandboxes are made from.
+type Templates struct {
+	Options
+
 	// cache remembers patched pod templates, sizes what they say of cpu and memory.
 	cache *podtemplate.Cache
 	sizes *sizes
 	// revisions remembers the revisions of sets.
 	revisions *setRevisions
-	// maxFresh and maxFreshBytes bound what is made for one claim: see Options.
-	maxFresh      int
-	maxFreshBytes int64
 	// late finds templates for claims that are served from a pool.
 	late podtemplate.Lookup
-	// podMetadata is what holds where neither set nor template says which metadata of
+}
+
+// Options say what holds for all templates.
+type Options struct {
+	// MaxFresh and MaxFreshBytes bound what is made for one claim: see allocator.Options.
+	MaxFresh      int
+	MaxFreshBytes int64
+	// PodMetadata is what holds where neither set nor template says which metadata of
 	// claims reaches pods; nil lets all through.
-	podMetadata *v1alpha1.PodMetadataPolicy
-	// labelDomains are those of the labels that claims of agent-sandbox may put on pods.
-	labelDomains []string
+	PodMetadata *v1alpha1.PodMetadataPolicy
+	// LabelDomains are those of the labels that claims of agent-sandbox may put on pods.
+	LabelDomains []string
+}
+
+// NewTemplates returns Templates. late finds templates for claims that are served from a pool.
+func NewTemplates(o Options, late podtemplate.Lookup) *Templates {
+	return &Templates{Options: o, cache: podtemplate.NewCache(), sizes: newSizes(), revisions: newSetRevisions(), late: late}
 }
 
 // currentRevision returns the template that holds the set's current revision, or
 // nil if there is none to make sandboxes from.
-func (t *templates) currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
+func (t *Templates) currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
 	name := podtemplate.HolderOf(&set.Status)
 	if name == "" || set.Spec.Template != nil {
 		return nil, nil

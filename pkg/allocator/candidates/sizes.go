@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package candidates
 
 import (
 	"bytes"
@@ -42,14 +42,14 @@ type sizedRevision struct {
 
 // size finds out once in an attempt what becomes of the size and metadata of the candidates
 // that are like one. The result is good until the next call.
-func (c *candidates) size(ctx context.Context, from poolindex.Candidate) (*sizedRevision, error) {
-	at := slices.IndexFunc(c.sized, func(s sizedRevision) bool { return s.pool == from.Pool && s.revision == from.Revision })
+func (p *Preparer) size(ctx context.Context, from poolindex.Candidate) (*sizedRevision, error) {
+	at := slices.IndexFunc(p.sized, func(s sizedRevision) bool { return s.pool == from.Pool && s.revision == from.Revision })
 	if at >= 0 {
-		return &c.sized[at], nil
+		return &p.sized[at], nil
 	}
 	s := sizedRevision{pool: from.Pool, revision: from.Revision}
-	if set := c.smallerSet(from); set != nil {
-		want, err := c.unpatched(ctx, set)
+	if set := p.smallerSet(from); set != nil {
+		want, err := p.unpatched(ctx, set)
 		switch {
 		case err == nil:
 			s.want = want
@@ -60,14 +60,14 @@ func (c *candidates) size(ctx context.Context, from poolindex.Candidate) (*sized
 		}
 	}
 	s.podMetadata = &v1alpha1.PodMetadataPolicy{} // it brings nothing, so nothing is let through
-	if bringsPodMetadata(c.claim) {
+	if BringsPodMetadata(p.Claim) {
 		var err error
-		if s.podMetadata, err = c.podMetadataFor(ctx, from); err != nil {
+		if s.podMetadata, err = p.podMetadataFor(ctx, from); err != nil {
 			return nil, err
 		}
 	}
-	c.sized = append(c.sized, s)
-	return &c.sized[len(c.sized)-1], nil
+	p.sized = append(p.sized, s)
+	return &p.sized[len(p.sized)-1], nil
 }
 
 // apply sets the template that a candidate is bound with: raised to what it is to have,
@@ -97,13 +97,13 @@ func (s *sizedRevision) apply(ready *plan.Candidate, sizes *sizes, claim *v1alph
 }
 
 // unpatched is the template that a set refers to, without the set's patch.
-func (c *candidates) unpatched(ctx context.Context, set *v1alpha1.SandboxSet) (*runtime.RawExtension, error) {
+func (p *Preparer) unpatched(ctx context.Context, set *v1alpha1.SandboxSet) (*runtime.RawExtension, error) {
 	if err := refusedTemplate(set); err != nil {
 		return nil, err // the pool goes on with an older one, and so do claims
 	}
 	without := *set
 	without.Spec.Patch = nil
-	resolved, err := c.templates.cache.ResolveSet(ctx, &without, c.templates.late)
+	resolved, err := p.Templates.cache.ResolveSet(ctx, &without, p.Templates.late)
 	if err != nil {
 		return nil, err
 	}
@@ -113,16 +113,16 @@ func (c *candidates) unpatched(ctx context.Context, set *v1alpha1.SandboxSet) (*
 // smallerSet returns the set of a candidate's pool if the claim asks for the template
 // that the set refers to, and the candidate may be smaller than that: because of the
 // set's patch, or because it was made from what the set was before.
-func (c *candidates) smallerSet(from poolindex.Candidate) *v1alpha1.SandboxSet {
-	set := c.stock.sets.Set(from.Pool.Namespace, from.Pool.Name)
+func (p *Preparer) smallerSet(from poolindex.Candidate) *v1alpha1.SandboxSet {
+	set := p.Stock.Sets.Set(from.Pool.Namespace, from.Pool.Name)
 	if set == nil || string(set.UID) != from.Pool.UID {
 		return nil
 	}
-	asked, byRef := v1alpha1.AskedOf(c.claim)
-	if v1alpha1.SandboxTemplateOf(set) != asked || !byRef && c.stock.sets.Set(c.claim.Namespace, asked) != nil {
+	asked, byRef := v1alpha1.AskedOf(p.Claim)
+	if v1alpha1.SandboxTemplateOf(set) != asked || !byRef && p.Stock.Sets.Set(p.Claim.Namespace, asked) != nil {
 		return nil
 	}
-	if !isOutdated(set, from.Revision) && (set.Spec.Patch == nil || !c.templates.sizes.hasResourcePatch(set)) {
+	if !isOutdated(set, from.Revision) && (set.Spec.Patch == nil || !p.Templates.sizes.hasResourcePatch(set)) {
 		return nil
 	}
 	return set
