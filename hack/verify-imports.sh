@@ -60,6 +60,7 @@ pkg/allocator/candidates: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allo
 pkg/allocator/metrics: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/plan: apis/sandbox/v1alpha1 pkg/claims pkg/inplace pkg/podtemplate | !io !log !clock
 pkg/allocator/queue: pkg/poolindex
+pkg/allocator/reconciler: pkg/fairness | runtime server etcd
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd
 registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
 pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry

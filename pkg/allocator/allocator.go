@@ -18,7 +18,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -82,7 +84,7 @@ type Allocator struct {
 	planner   *planner
 	committer *committer
 	// reconciler does what is left to do in the background: finisher, metadata and rebinder.
-	reconciler *reconciler
+	reconciler *reconciler.Reconciler
 	finisher   *finisher
 	metadata   *metadataSyncer
 	rebinder   *rebinder
@@ -108,7 +110,7 @@ func New(o Options) *Allocator {
 		o.LabelDomains = []string{validation.DefaultLabelDomain}
 	}
 	metrics.Register()
-	a := &Allocator{options: o, lag: metrics.NewLag(o.Clock), reconciler: newReconciler(o.Clock)}
+	a := &Allocator{options: o, lag: metrics.NewLag(o.Clock), reconciler: reconciler.New(o.Clock, throttledFor)}
 	store := observedStore{o.Store, o.Clock}
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
@@ -117,7 +119,7 @@ func New(o Options) *Allocator {
 	a.stock.Confirm = func(ctx context.Context, sources []queue.Source) error { return a.finisher.confirm(ctx, sources) }
 	templates := candidates.NewTemplates(candidates.Options{
 		MaxFresh: o.MaxFresh, MaxFreshBytes: o.MaxFreshBytes, PodMetadata: o.PodMetadata, LabelDomains: o.LabelDomains,
-	}, candidates.NewLateLookup(store, o.Clock, a.reconciler.background))
+	}, candidates.NewLateLookup(store, o.Clock, a.reconciler.Background))
 	a.planner = &planner{store: store, templates: templates, stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal}
 	a.committer = &committer{
 		store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: newThrottles(),
@@ -126,8 +128,10 @@ func New(o Options) *Allocator {
 	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.writer)
 	a.rebinder = newRebinder(a.reconciler, a.committer)
-	a.reconciler.subreconcilers = []subreconciler{
-		a.finisher, newLimited(a.rebinder, rebindsAtOnce, a.reconciler), newLimited(a.metadata, metadataSyncsAtOnce, a.reconciler),
+	a.reconciler.Subreconcilers = []reconciler.Subreconciler{
+		a.finisher,
+		reconciler.NewLimited(a.rebinder, fairness.NewWorkLimit(rebindsAtOnce, a.reconciler.Queue.Add)),
+		reconciler.NewLimited(a.metadata, fairness.NewWorkLimit(metadataSyncsAtOnce, a.reconciler.Queue.Add)),
 	}
 	a.feeds = &Feeds{stock: a.stock, known: a.finisher.known, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
 	return a
@@ -138,7 +142,7 @@ func New(o Options) *Allocator {
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
 	defer metrics.Collect(a.readGauges)()
-	a.reconciler.run(ctx, a.finisher.tick)
+	a.reconciler.Run(ctx, a.finisher.tick)
 }
 
 // Feeds returns what takes in the events of the watches.
@@ -150,7 +154,7 @@ func (a *Allocator) Feeds() *Feeds { return a.feeds }
 func (a *Allocator) PeersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.Index.Prefer(prefers)
-	a.reconciler.prefers.Store(&prefers)
+	a.reconciler.SetPreference(prefers)
 	a.finisher.peers.Store(&peers{self: self, servers: servers})
 	a.finisher.known.wake()
 	a.metadata.wake()

@@ -19,17 +19,7 @@ import (
 func TestNewsBeforeCreateIsBack(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	d.shelf.templates["py"] = templateOfPod("py")
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		d.Allocator.Run(ctx)
-	}()
-	defer func() { <-stopped }()
-	defer stop()
-	for !d.reconciler.isRunning() {
-		time.Sleep(time.Millisecond)
-	}
+	d.runs()
 	revision := 20
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error {
@@ -47,7 +37,7 @@ func TestNewsBeforeCreateIsBack(t *testing.T) {
 	}
 	created := make(chan *v1alpha1.SandboxClaim, 1)
 	go func() {
-		claim, err := d.Create(ctx, claimOf(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }))
+		claim, err := d.Create(t.Context(), claimOf(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }))
 		if err != nil {
 			t.Error(err)
 		}

@@ -40,7 +40,7 @@ func TestChargedUser(t *testing.T) {
 				}}
 			}
 			d.Feeds().ClaimChanged(claim)
-			d.reconciler.next(t.Context())
+			d.reconciler.Next(t.Context())
 			if !slices.Equal(charged, []string{test.want}) {
 				t.Errorf("the transactions count for %q, want %q", charged, test.want)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -26,14 +27,14 @@ import (
 
 // errReplan means that a plan did not fit what is stored, and that what was in the way has been removed
 // from the reservation. The caller plans again.
-var errReplan = errors.New("plan again")
+var errReplan = fmt.Errorf("%w: plan again", reconciler.ErrRequeue)
 
 // errNotWritten is the errReplan after a transaction that etcd had not answered for.
 var errNotWritten = fmt.Errorf("%w: the transaction was not written", errReplan)
 
 // errConflict means that the claim, or a sandbox that it holds, is not what the plan was made from.
 // The caller reads both again and requeues the claim.
-var errConflict = errors.New("the claim or a sandbox of it has changed")
+var errConflict = fmt.Errorf("%w: the claim or a sandbox of it has changed", reconciler.ErrRequeue)
 
 // committer writes plans as transactions.
 type committer struct {

@@ -83,7 +83,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	}
 	a.finisher.setUpRuntimes(u)
 	known.begin(u, claim.UID)
-	if waits && a.reconciler.isRunning() {
+	if waits && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
 	a.warn(ctx, claim, u)

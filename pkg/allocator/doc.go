@@ -10,8 +10,8 @@
 // (make.go), and lets plan work out the next transaction. The package candidates finds what there is
 // to take. commit.go writes the transaction, and finds out what became of it if etcd does not answer.
 //
-// The rest is done in the background. reconciler.go has the queue of the claims that are due, and its
-// workers, which call for each claim:
+// The rest is done in the background. The package reconciler has the queue of the claims that are due,
+// and its workers, which call for each claim:
 //
 //   - the finisher (finish.go), for what one transaction could not finish: as long as the create
 //     waits and after that, until the claim's timeout, also after a restart, also on another server

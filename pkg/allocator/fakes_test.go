@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -326,6 +327,22 @@ func (d *desk) woken() []types.UID {
 		all = append(all, uid)
 	}
 	return all
+}
+
+// runs lets the allocator run in the background until the end of the test, or until stop is called.
+func (d *desk) runs() (stop func()) {
+	ctx, cancel := context.WithCancel(d.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		d.Allocator.Run(ctx)
+	}()
+	for !d.reconciler.IsRunning() {
+		time.Sleep(time.Millisecond)
+	}
+	stop = sync.OnceFunc(func() { cancel(); <-stopped })
+	d.Cleanup(stop)
+	return stop
 }
 
 // stepUntil lets time pass until something in the background has happened.

@@ -20,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -39,7 +40,7 @@ const (
 type finisher struct {
 	planner    *planner
 	committer  *committer
-	reconciler *reconciler
+	reconciler *reconciler.Reconciler
 	writer     *metadataWriter
 	syncWindow time.Duration
 	// peers are the servers of the store; nil before they are known.
@@ -55,14 +56,14 @@ type finisher struct {
 	reportedAt time.Time
 }
 
-func newFinisher(r *reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
+func newFinisher(r *reconciler.Reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
 	if setUp == nil {
 		setUp = noSetUp
 	}
 	return &finisher{
 		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
-		known:      newUnfinishedClaims(c.clock, c.queue, r.queue),
-		setupShare: fairness.NewWorkShare(setupsAtOnce, r.queue.Add), setUp: setUp,
+		known:      newUnfinishedClaims(c.clock, c.queue, r.Queue),
+		setupShare: fairness.NewWorkShare(setupsAtOnce, r.Queue.Add), setUp: setUp,
 		reports: newReportLimiter(), reportedAt: c.clock.Now(),
 	}
 }
@@ -80,14 +81,14 @@ func (f *finisher) tick(now time.Time) {
 // tries is how often a claim is planned again at once because candidates have changed.
 const tries = 10
 
-func (f *finisher) namespaceOf(uid types.UID) string {
+func (f *finisher) NamespaceOf(uid types.UID) string {
 	if u := f.known.toWorkAt(uid); u != nil {
 		return u.key.Namespace
 	}
 	return ""
 }
 
-func (f *finisher) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	defer f.setupShare.Wake() // it may have made the claim due for a setup that is not needed
 	u := f.known.toWorkAt(uid)
 	if u == nil {
@@ -162,7 +163,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 	u.work.setups.clearNotified()
 	metadata, stepped, err := f.syncMetadata(ctx, u, seen, now)
 	if stepped || err != nil {
-		return soon, err
+		return reconciler.Soon, err
 	}
 	key := limitKey{seen.claim.Namespace, plan.Claimer(seen.claim)}
 	throttled := f.committer.throttles.delay(key, uid, now)
@@ -220,7 +221,7 @@ func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.reservation.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
 		try.release()
-		return soon, nil
+		return reconciler.Soon, nil
 	}
 	key := limitKey{seen.claim.Namespace, p.Claimer}
 	if retryAfter := throttledFor(err); retryAfter > 0 {
@@ -241,7 +242,7 @@ func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 	}
 	f.setUpRuntimes(u)
 	f.wait(try, p)
-	return soon, nil
+	return reconciler.Soon, nil
 }
 
 // releaseStarting releases what is starting for a claim whose end does not fit into one transaction with
@@ -257,7 +258,7 @@ func (f *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view
 		return 0, err
 	}
 	u.markIncomplete()
-	return soon, nil
+	return reconciler.Soon, nil
 }
 
 // wait queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so

@@ -24,7 +24,7 @@ func prefersAll(string, string) bool { return true }
 
 func prefersNone(string, string) bool { return false }
 
-func (d *desk) prefers(f func(namespace, name string) bool) { d.reconciler.prefers.Store(&f) }
+func (d *desk) prefers(f func(namespace, name string) bool) { d.reconciler.SetPreference(f) }
 
 // TestWhoseClaim: that of the server that created it, for as long as it may be asked
 // for it, and then of the one that all agree on.
@@ -241,7 +241,7 @@ func TestErrorsOfATurn(t *testing.T) {
 				}}
 			}
 			u := d.finisher.known.of(claim.UID)
-			d.reconciler.next(t.Context())
+			d.reconciler.Next(t.Context())
 			if complete := u.snapshot().complete; commits != tc.commits || complete != tc.complete {
 				t.Errorf("%d commits, complete %t", commits, complete)
 			}
@@ -257,7 +257,7 @@ func TestErrorsOfATurn(t *testing.T) {
 		d := newDesk(t, setOf("a", "py"))
 		d.Feeds().ClaimChanged(d.stored(warm(1)))
 		d.unreadable = "held"
-		d.reconciler.next(t.Context())
+		d.reconciler.Next(t.Context())
 		if u := d.finisher.known.of("claim-uid"); u.snapshot().complete || d.finisher.known.due.NumRequeues("claim-uid") != 1 {
 			t.Error("not tried again")
 		}

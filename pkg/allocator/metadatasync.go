@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -29,7 +30,7 @@ const metadataSyncsAtOnce = 16
 // in the claim's observedGeneration, and which sandboxes have it is in these.
 type metadataSyncer struct {
 	writer     *metadataWriter
-	reconciler *reconciler
+	reconciler *reconciler.Reconciler
 
 	mu    sync.Mutex
 	byUID map[types.UID]*edited
@@ -51,7 +52,7 @@ type edited struct {
 	rollout *metadataRollout
 }
 
-func newMetadataSyncer(r *reconciler, p *metadataWriter) *metadataSyncer {
+func newMetadataSyncer(r *reconciler.Reconciler, p *metadataWriter) *metadataSyncer {
 	return &metadataSyncer{writer: p, reconciler: r, byUID: map[types.UID]*edited{}}
 }
 
@@ -65,7 +66,7 @@ func (s *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
 		s.byUID[claim.UID] = known
 	}
 	if known != nil && known.setClaim(claim) {
-		s.reconciler.queue.Add(claim.UID)
+		s.reconciler.Queue.Add(claim.UID)
 	}
 }
 
@@ -78,7 +79,7 @@ func (s *metadataSyncer) observeClaimDeleted(uid types.UID) {
 	known.mu.Lock()
 	known.deleted = true
 	known.mu.Unlock()
-	s.reconciler.queue.Add(uid)
+	s.reconciler.Queue.Add(uid)
 }
 
 // listed takes in which claims there are as of a resourceVersion.
@@ -93,7 +94,7 @@ func (s *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) 
 // wake makes every claim due.
 func (s *metadataSyncer) wake() {
 	for uid := range s.all() {
-		s.reconciler.queue.Add(uid)
+		s.reconciler.Queue.Add(uid)
 	}
 }
 
@@ -124,7 +125,7 @@ func (e *edited) latest() *v1alpha1.SandboxClaim {
 	return e.claim
 }
 
-func (s *metadataSyncer) namespaceOf(uid types.UID) string {
+func (s *metadataSyncer) NamespaceOf(uid types.UID) string {
 	if known := s.of(uid); known != nil {
 		return known.namespace
 	}
@@ -138,7 +139,7 @@ func (s *metadataSyncer) of(uid types.UID) *edited {
 	return s.byUID[uid]
 }
 
-func (s *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+func (s *metadataSyncer) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	known := s.of(uid)
 	if known == nil {
 		return 0, nil
@@ -160,7 +161,7 @@ func (s *metadataSyncer) reconcile(ctx context.Context, uid types.UID) (again ti
 func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
 	now := s.writer.committer.clock.Now()
 	switch {
-	case !s.reconciler.isMine(uid):
+	case !s.reconciler.IsMine(uid):
 		known.held, known.read = nil, false
 		if !claims.MetadataBehind(claim) {
 			s.forget(uid)
@@ -191,14 +192,14 @@ func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 		}
 		known.recordWrite(wrote)
 		if !done {
-			return soon, nil
+			return reconciler.Soon, nil
 		}
 	}
 	if err := s.recordSynced(ctx, known, claim); err != nil {
 		return 0, err
 	}
 	known.held, known.read = nil, false
-	return soon, nil
+	return reconciler.Soon, nil
 }
 
 // read reads the sandboxes of the claim, if they are not known.

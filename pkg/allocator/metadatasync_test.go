@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -106,7 +107,7 @@ func (d *editDesk) untilRest() time.Duration {
 		if err != nil {
 			d.Fatal(err)
 		}
-		if again != soon {
+		if again != reconciler.Soon {
 			return again
 		}
 	}
@@ -200,7 +201,7 @@ func TestEditsDuringAPass(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again != soon {
+			if again != reconciler.Soon {
 				d.clock.Step(again)
 				continue
 			}
@@ -231,7 +232,7 @@ func TestEditIsTheWorkOfOneServer(t *testing.T) {
 	d := newEditDesk(t, 2)
 	mine := false
 	prefers := func(string, string) bool { return mine }
-	d.reconciler.prefers.Store(&prefers)
+	d.reconciler.SetPreference(prefers)
 	d.edit("2")
 	if again := d.untilRest(); again != 0 || len(d.changed) != 0 || d.read["held"] != 0 {
 		t.Errorf("another's is worked at: %v", d.changed)
@@ -290,7 +291,7 @@ func TestEditOfADeletedClaim(t *testing.T) {
 		t.Fatal("an old list ends it")
 	}
 	d.Feeds().ClaimsListed(nil, 1000)
-	if !d.reconciler.next(t.Context()) || len(d.metadata.all()) != 0 || len(d.changed) != 0 {
+	if !d.reconciler.Next(t.Context()) || len(d.metadata.all()) != 0 || len(d.changed) != 0 {
 		t.Errorf("it goes on: %v", d.changed)
 	}
 }
@@ -313,7 +314,7 @@ func TestEditOfAClaimThatIsNotBehind(t *testing.T) {
 			d.claim = was.DeepCopy()
 			change(d.claim)
 			d.edit("3")
-			if again := d.untilRest(); again <= soon || len(d.changed) != 0 {
+			if again := d.untilRest(); again <= reconciler.Soon || len(d.changed) != 0 {
 				t.Errorf("it is worked at: %v, and again after %s", d.changed, again)
 			}
 			d.claim.Status, d.claim.DeletionTimestamp = was.Status, nil

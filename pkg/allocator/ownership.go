@@ -22,7 +22,7 @@ import (
 // agree on. One that has set up runtimes for it, or is about it, goes on until that is
 // written.
 func (f *finisher) isMine(uid types.UID, u *unfinished) bool {
-	if f.reconciler.isAlone() {
+	if f.reconciler.IsAlone() {
 		return true
 	}
 	if u.work != nil && (u.work.setups.hasCalls() || f.hasMarked(u)) {
@@ -31,7 +31,7 @@ func (f *finisher) isMine(uid types.UID, u *unfinished) bool {
 	if f.committer.clock.Now().Before(f.creatorWorksUntil(u)) {
 		return !u.created.IsZero()
 	}
-	return f.reconciler.isMine(uid)
+	return f.reconciler.IsMine(uid)
 }
 
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -25,7 +26,7 @@ const rebindsAtOnce = 8
 // from when there may be a reason to look at it until it has been looked at. What it does
 // follows from the store: the claim, and the sandbox that it names.
 type rebinder struct {
-	reconciler *reconciler
+	reconciler *reconciler.Reconciler
 	committer  *committer
 
 	mu    sync.Mutex
@@ -42,7 +43,7 @@ type suspect struct {
 	news int
 }
 
-func newRebinder(r *reconciler, c *committer) *rebinder {
+func newRebinder(r *reconciler.Reconciler, c *committer) *rebinder {
 	return &rebinder{reconciler: r, committer: c, known: map[types.UID]suspect{}}
 }
 
@@ -86,7 +87,7 @@ func (r *rebinder) enqueue(uid types.UID, at suspect) {
 	at.news = known.news + 1
 	r.known[uid] = at
 	r.mu.Unlock()
-	r.reconciler.queue.Add(uid)
+	r.reconciler.Queue.Add(uid)
 }
 
 // wake looks again at all that are known, because the servers are others.
@@ -94,7 +95,7 @@ func (r *rebinder) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid := range r.known {
-		r.reconciler.queue.Add(uid)
+		r.reconciler.Queue.Add(uid)
 	}
 }
 
@@ -114,12 +115,12 @@ func (r *rebinder) forget(uid types.UID, at suspect) {
 	r.mu.Unlock()
 }
 
-func (r *rebinder) namespaceOf(uid types.UID) string {
+func (r *rebinder) NamespaceOf(uid types.UID) string {
 	at, _ := r.get(uid)
 	return at.Namespace
 }
 
-func (r *rebinder) reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+func (r *rebinder) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	if at, ok := r.get(uid); ok {
 		return r.rebind(ctx, uid, at)
 	}
@@ -166,7 +167,7 @@ func (r *rebinder) rebind(ctx context.Context, uid types.UID, at suspect) (time.
 		r.forget(uid, at)
 		return 0, nil
 	}
-	if !r.reconciler.isMine(uid) {
+	if !r.reconciler.IsMine(uid) {
 		return otherServer, nil
 	}
 	if rest := plan.ReopenTime(claim).Sub(now); rest > 0 {

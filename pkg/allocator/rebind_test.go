@@ -50,8 +50,8 @@ func newHealing(t *testing.T) *healing {
 
 // reconcileDue reconciles the claims that are due.
 func (h *healing) reconcileDue() {
-	for h.reconciler.queue.Len() > 0 {
-		h.reconciler.next(h.Context())
+	for h.reconciler.Queue.Len() > 0 {
+		h.reconciler.Next(h.Context())
 	}
 }
 
@@ -159,7 +159,7 @@ func TestHealerGoesOn(t *testing.T) {
 // othersWork makes the claim the work of another server.
 func (h *healing) othersWork() {
 	none := func(string, string) bool { return false }
-	h.reconciler.prefers.Store(&none)
+	h.reconciler.SetPreference(none)
 }
 
 // openedBefore is how long ago the claim, which is old, was opened again.

@@ -71,8 +71,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, tc.set)
 			d.podTemplate, d.unreadable = errDown, tc.unreadable
-			d.reconciler.ctx = t.Context()
-			t.Cleanup(d.reconciler.running.Wait)
+			d.runs()
 			holder := templateOfPod(podtemplate.RevisionName(tc.set, twoCores))
 			holder.Spec.Template = withCPU("2")
 			d.shelf.templates[holder.Name] = holder

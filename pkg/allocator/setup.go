@@ -287,7 +287,7 @@ func (f *finisher) callRuntimes(u *unfinished) {
 			s.requeue(call)
 			return
 		}
-		if !f.reconciler.background(func(ctx context.Context) { f.callRuntime(ctx, u, call) }) {
+		if !f.reconciler.Background(func(ctx context.Context) { f.callRuntime(ctx, u, call) }) {
 			s.requeue(call)
 			f.setupShare.End(namespace)
 			return

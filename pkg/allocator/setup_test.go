@@ -89,17 +89,7 @@ func (r *runtimes) transactions() []*slip {
 
 // runs lets the background work run until the end of the test.
 func (r *runtimes) runs() *runtimes {
-	ctx, cancel := context.WithCancel(r.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		r.Allocator.Run(ctx)
-	}()
-	for !r.reconciler.isRunning() {
-		time.Sleep(time.Millisecond)
-	}
-	r.stop = sync.OnceFunc(func() { cancel(); <-stopped })
-	r.Cleanup(r.stop)
+	r.stop = r.desk.runs()
 	return r
 }
 
@@ -613,7 +603,7 @@ func TestSetupsAreShared(t *testing.T) {
 		<-end
 		return nil
 	})
-	r.finisher.setupShare = fairness.NewWorkShare(16, r.reconciler.queue.Add)
+	r.finisher.setupShare = fairness.NewWorkShare(16, r.reconciler.Queue.Add)
 	r.runs()
 	r.options.MaxWaitingCreates = 0
 	var uids []types.UID

@@ -27,7 +27,7 @@ func TestThrottledClaim(t *testing.T) {
 			return nil
 		}}
 	}
-	d.reconciler.next(t.Context())
+	d.reconciler.Next(t.Context())
 	if u := d.finisher.known.of(claim.UID); len(u.work.reservation.taken) != 0 || d.left("a") != 1 {
 		t.Errorf("holds %d, left %d", len(u.work.reservation.taken), d.left("a"))
 	}
@@ -40,7 +40,7 @@ func TestThrottledClaim(t *testing.T) {
 	throttleable = nil
 	d.clock.Step(v1alpha1.DefaultClaimTimeout)
 	d.finisher.known.due.Add(claim.UID)
-	d.reconciler.next(t.Context())
+	d.reconciler.Next(t.Context())
 	if !slices.Equal(throttleable, []bool{false}) {
 		t.Errorf("transactions that may be throttled when the claim ends: %v", throttleable)
 	}
@@ -69,7 +69,7 @@ func TestThrottledMetadataHoldsUpNothing(t *testing.T) {
 			return nil
 		}}
 	}
-	d.reconciler.next(t.Context())
+	d.reconciler.Next(t.Context())
 	if rejected != 1 || len(written) != 1 || written[0].Status.ClaimedReplicas != 1 || written[0].Status.ObservedGeneration != before.Generation {
 		t.Fatalf("%d rejected, wrote %+v", rejected, written)
 	}

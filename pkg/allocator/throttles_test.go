@@ -45,7 +45,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 	work := func() {
 		for d.finisher.known.due.Len() > 0 {
-			d.reconciler.next(t.Context())
+			d.reconciler.Next(t.Context())
 		}
 	}
 	for i := range n {
@@ -95,11 +95,11 @@ func TestThrottledClaimEndsInTime(t *testing.T) {
 			return nil
 		}}
 	}
-	d.reconciler.next(t.Context())
+	d.reconciler.Next(t.Context())
 	start := d.clock.Now()
 	d.stepUntil(time.Second, func() bool {
 		for d.finisher.known.due.Len() > 0 {
-			d.reconciler.next(t.Context())
+			d.reconciler.Next(t.Context())
 		}
 		return ended
 	})
