@@ -55,8 +55,8 @@ type attempt struct {
 	wouldMake int
 }
 
-// plan makes the next plan. The claim of the state, what it holds, and whether it is
-// new, are set; the rest is found. Errors of a new claim are those of Create.
+// plan makes the next plan. The caller has set the claim of the state, what it holds, and New;
+// the rest is found. Errors of a new claim are those of Create.
 func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	ctx, span := tracing.Start(ctx, "Find sandboxes")
 	defer span.End(slow)

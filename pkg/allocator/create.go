@@ -136,7 +136,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 	}
 }
 
-// join puts a claim that is about to be stored in line for what it lacks. From then on
+// join queues a claim that is about to be stored for what it lacks. From then on
 // newcomers do not overtake it. One that only waits for its next transaction is not
 // refused, however many wait.
 func (a *Allocator) join(u *unfinished, e *claims.Eligible, p *plan.Plan) error {

@@ -45,7 +45,7 @@ type shelf struct {
 	listing func()
 	// now are the templates in etcd, where that is ahead.
 	now map[string]*v1alpha1.SandboxTemplate
-	// podTemplate is why the cluster does not tell of its inCluster; asked counts the
+	// podTemplate is why the cluster does not return its inCluster; asked counts the
 	// questions to it.
 	podTemplate error
 	inCluster   *corev1.PodTemplate

@@ -64,7 +64,7 @@ func TestWhoseClaim(t *testing.T) {
 	}
 }
 
-// TestServersShareClaims: each is of exactly one, whoever they are, and a change of
+// TestServersShareClaims: each is of exactly one, and a change of
 // members lets all be looked at again.
 func TestServersShareClaims(t *testing.T) {
 	members := []string{"one", "two", "three"}
@@ -106,7 +106,7 @@ func TestServersShareClaims(t *testing.T) {
 	}
 }
 
-// TestKeepsThePlacesOfOthers: a claim that another server works at takes nothing here,
+// TestKeepsThePlacesOfOthers: a claim that another server works on takes nothing here,
 // and is not overtaken either, until it is handed over.
 func TestKeepsThePlacesOfOthers(t *testing.T) {
 	set := setOf("a", "py")
@@ -337,7 +337,7 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
-// TestDeletedClaims: what was only being made for one is let go, by one server.
+// TestDeletedClaims: what was only being made for one is released, by one server.
 func TestDeletedClaims(t *testing.T) {
 	tests := map[string]struct {
 		prefers func(string, string) bool

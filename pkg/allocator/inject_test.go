@@ -62,7 +62,7 @@ func TestRefusedByWhatIsStored(t *testing.T) {
 	}
 }
 
-// TestRefusedBySetsAsTheyAre: and not by what the watch has told of them.
+// TestRefusedBySetsAsTheyAre: and not by what the watch has shown of them.
 func TestRefusedBySetsAsTheyAre(t *testing.T) {
 	bySet := func(c *v1alpha1.SandboxClaim) {
 		withEnv(1)(c)

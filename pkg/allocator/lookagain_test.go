@@ -226,7 +226,7 @@ func TestUnreadableTemplate(t *testing.T) {
 }
 
 // TestSetMadeAMomentAgo: the set of the name that is asked for comes before those of
-// the template of that name, also if the watch has not told of it yet.
+// the template of that name, also if the watch has not reported it yet.
 func TestSetMadeAMomentAgo(t *testing.T) {
 	d := newDesk(t, setOf("a", "pool"))
 	d.set = setOf("pool", "", atVersion(12))

@@ -24,7 +24,7 @@ import (
 const metadataSyncsAtOnce = 16
 
 // metadataSyncer has the claims that are Completed and have been given other metadata since, on
-// every server, and with those that this server works at what it knows of them. A claim
+// every server, and what this server knows of those that it works on. A claim
 // that is not changed is not among them, and one leaves when its sandboxes have what it
 // says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.

@@ -127,7 +127,7 @@ func (d *editDesk) have(run string) int {
 }
 
 // TestEditInTransactions: as many sandboxes as fit beside the claim, each once, and then
-// the claim. A claim that nobody has changed is not known.
+// the claim. A claim that was not changed is not known.
 func TestEditInTransactions(t *testing.T) {
 	d := newEditDesk(t, 300)
 	d.Feeds().ClaimChanged(d.claim)

@@ -47,7 +47,7 @@ func (f *finisher) hasMarked(u *unfinished) bool {
 	})
 }
 
-// watchOthers keeps the place of a claim that another server works at, so that
+// watchOthers keeps the place of a claim that another server works on, so that
 // newcomers here do not overtake it, and returns when to look again whose it is.
 func (f *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
 	q := f.committer.queue

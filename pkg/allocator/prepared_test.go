@@ -135,7 +135,7 @@ func TestRuntimeThatStartedAnew(t *testing.T) {
 }
 
 // TestRestartsThatAreToldDuringASetup: of a sandbox that is older than the count of restarts, the
-// count is told during the setup. That is no restart, and one after it is.
+// count is reported during the setup. That is no restart, and one after it is.
 func TestRestartsThatAreToldDuringASetup(t *testing.T) {
 	claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: make([]v1alpha1.CSIMountConfig, 1)}}
 	s, call := newSetups(), newSetupCall(claim, starting(1))
@@ -152,7 +152,7 @@ func TestRestartsThatAreToldDuringASetup(t *testing.T) {
 }
 
 // TestWhoHasMarkedGoesOn: the server whose mark is on a sandbox works on its claim, also
-// while it has no call in hand: nobody else mounts the volumes.
+// while it has no open call: no other server mounts the volumes.
 func TestWhoHasMarkedGoesOn(t *testing.T) {
 	r := newRuntimes(t, 0, succeeds)
 	r.PeersChanged("me", []string{"me", "other"})

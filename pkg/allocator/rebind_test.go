@@ -60,7 +60,7 @@ func (h *healing) known() bool {
 	return known
 }
 
-// TestHealer: a claim is opened again when it has lost its sandbox, whatever tells of that, and
+// TestHealer: a claim is opened again when it has lost its sandbox, whatever shows that, and
 // only then; by the server whose work it is; and not at once again.
 func TestHealer(t *testing.T) {
 	gone := func(h *healing) { delete(h.sandboxes, "box") }
@@ -168,7 +168,7 @@ func (h *healing) openedBefore(ago time.Duration) {
 	h.claim.Status.ClaimStartTime = &metav1.Time{Time: h.clock.Now().Add(-ago)}
 }
 
-// TestHealerKeepsNews: what is told of a claim while it is looked at is looked at next.
+// TestHealerKeepsNews: what is reported of a claim while it is looked at is looked at next.
 func TestHealerKeepsNews(t *testing.T) {
 	h := newHealing(t)
 	h.rebinder.observeSandboxDeleted(h.box)
@@ -184,7 +184,7 @@ func TestHealerKeepsNews(t *testing.T) {
 }
 
 // TestClaimIsOpenedAgainWhileItIsForgotten: a claim that has ended may be open again before
-// the work at it has.
+// the work on it has.
 func TestClaimIsOpenedAgainWhileItIsForgotten(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	next := d.nextAttempt(ofWarmPool("a"))

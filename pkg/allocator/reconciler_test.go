@@ -69,7 +69,7 @@ func TestQuestionsEndWithTheServer(t *testing.T) {
 	ended := false
 	question := func(ctx context.Context) {
 		<-ctx.Done()
-		time.Sleep(50 * time.Millisecond) // for whoever does not wait to be early
+		time.Sleep(50 * time.Millisecond) // so that one that does not wait is early
 		ended = true
 	}
 	for !a.reconciler.Background(question) {

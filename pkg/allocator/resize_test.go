@@ -32,7 +32,7 @@ func atRevision(revision string) func(*v1alpha1.SandboxSet) {
 	}
 }
 
-// TestCandidatesAreRaised: or not, for a reason that is told, or the claim tries again.
+// TestCandidatesAreRaised: or not, for a reason that the status has, or the claim tries again.
 func TestCandidatesAreRaised(t *testing.T) {
 	large := func() *v1alpha1.SandboxTemplate {
 		template := templateOfPod("py")
@@ -51,9 +51,9 @@ func TestCandidatesAreRaised(t *testing.T) {
 	tests := map[string]struct {
 		set      *v1alpha1.SandboxSet
 		template *v1alpha1.SandboxTemplate
-		// unreadable is a template that the store does not tell of.
+		// unreadable is a template that cannot be read.
 		unreadable string
-		// resize, or else what is told.
+		// resize, or else what the status says.
 		resize bool
 		told   string
 		err    error

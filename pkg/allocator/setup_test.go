@@ -215,7 +215,7 @@ func TestSetUpInTheCall(t *testing.T) {
 }
 
 // TestNothingToSetUp: skipInitRuntime, and sandboxes without an agent-runtime, cost no call
-// and no second transaction. Who wanted envVars delivered is told.
+// and no second transaction. A client that wanted envVars delivered gets a warning.
 func TestNothingToSetUp(t *testing.T) {
 	skips := func(c *v1alpha1.SandboxClaim) { c.Spec.SkipInitRuntime = true }
 	plain := func(set *v1alpha1.SandboxSet) { set.Spec.Runtimes = nil }
@@ -289,7 +289,7 @@ func failing(fails func(name string) bool) func(context.Context, *v1alpha1.Sandb
 }
 
 // TestSomeFail: of a hundred three fail for good. They are replaced while there are others,
-// and let go, or kept with what happened.
+// and released, or kept with what happened.
 func TestSomeFail(t *testing.T) {
 	three := func(name string) bool { return name == "sb-0007" || name == "sb-0042" || name == "sb-0099" }
 	for _, reserve := range []bool{false, true} {
@@ -361,7 +361,7 @@ func TestFailuresAreBounded(t *testing.T) {
 				return c != nil && c.Reason == v1alpha1.ReasonFailed
 			})
 			// One for all or nothing ends as soon as it cannot be satisfied, also while some
-			// of its sandboxes are still being prepared: those are let go, and did not fail.
+			// of its sandboxes are still being prepared: those are released, and did not fail.
 			prepared := 0
 			if claims.AllOrNothing(claim) {
 				prepared = int(n) - 1
@@ -503,7 +503,7 @@ func TestSlowOnesDoNotHoldUp(t *testing.T) {
 }
 
 // TestWhoHasCallsGoesOn: a claim that is another server's by now is finished by the one
-// that has calls in hand.
+// that has calls that have not ended.
 func TestWhoHasCallsGoesOn(t *testing.T) {
 	slow := make(chan struct{})
 	r := newRuntimes(t, 1, func(context.Context, *v1alpha1.Sandbox) error {

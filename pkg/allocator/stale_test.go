@@ -32,7 +32,7 @@ func stockedFrom(t *testing.T, set *v1alpha1.SandboxSet, template *runtime.RawEx
 	return d
 }
 
-// becomes gives the template py another content. No watch has told of it.
+// becomes gives the template py another content. No watch has reported it.
 func (d *desk) becomes(raw string) {
 	py := templateOfPod("py")
 	py.ResourceVersion, py.Spec.Template = "8", &runtime.RawExtension{Raw: []byte(raw)}

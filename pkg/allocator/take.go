@@ -96,8 +96,8 @@ func (a *attempt) takeConfirmed(ctx context.Context, assessment *plan.Assessment
 }
 
 // take reserves sandboxes of the pools until there are n or no more. A claim
-// stands in line for all that it lacks, also where n is what one transaction takes: it
-// keeps its place while it writes.
+// is queued for all that it lacks, also where n is what one transaction takes: it keeps its
+// position while it writes.
 func (a *attempt) take(ctx context.Context, assessment *plan.Assessment, n int, atOnce bool) error {
 	sources := candidates.SourcesOf(&assessment.State.Eligible)
 	if a.dry {

@@ -251,7 +251,7 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 	return u.claim
 }
 
-// recordPlan notes what a plan says of what may help the claim, and what the work at it has
+// recordPlan notes what a plan says of what may help the claim, and what the work on it has
 // kept from pods.
 func (u *unfinished) recordPlan(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()

@@ -41,8 +41,8 @@ func heldAt(owner types.UID, name string, revision int) *v1alpha1.Sandbox {
 	}}
 }
 
-// letGoAt is one that its claim has let go of.
-func letGoAt(name string, revision int) *v1alpha1.Sandbox { return heldAt("", name, revision) }
+// releasedAt is one that its claim has released.
+func releasedAt(name string, revision int) *v1alpha1.Sandbox { return heldAt("", name, revision) }
 
 // TestWhatIsKnownOfAClaim: own writes and what the store was read for leave nothing to
 // be read; what others write does.
@@ -50,7 +50,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	tests := map[string]struct {
 		happens  func(u *unfinished)
 		at       string
-		held     []string // and at which resourceVersion, and whether it is gone
+		held     []string // and at which resourceVersion, and if it is gone
 		complete bool
 	}{
 		"the watch tells of it": {func(u *unfinished) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
@@ -120,7 +120,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 		}, "5", nil, false},
 		"one is let go": {func(u *unfinished) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.recordWrite(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{letGoAt("a", 7)})
+			u.recordWrite(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{releasedAt("a", 7)})
 		}, "7", []string{"b@5"}, true},
 		"news may have been lost": {func(u *unfinished) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})

@@ -107,7 +107,7 @@ func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	c.due.Add(claim.UID)
 }
 
-// newUnfinished returns a claim whose place in line is of its creationTimestamp, which
+// newUnfinished returns a claim whose position in the queue is of its creationTimestamp, which
 // no client can write, also on the server that creates it: so all servers agree.
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinished {
 	uid := claim.UID

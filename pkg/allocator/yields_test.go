@@ -13,7 +13,7 @@ import (
 
 func withBurst(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) }
 
-// TestWhoLetsOthersPass: a claim for all or nothing stands in line for what its sets may
+// TestWhoLetsOthersPass: a claim for all or nothing is queued for what its sets may
 // come to hold. They grow for one that waits, not for one that has sandboxes made, also
 // if it cannot have any.
 func TestWhoLetsOthersPass(t *testing.T) {

@@ -60,7 +60,7 @@ func (p *phone) expect(t *testing.T, version string, asked int) {
 	}
 }
 
-// TestClusterIsAskedInTheBackground: claims are told what it said last.
+// TestClusterIsAskedInTheBackground: claims get what it said last.
 func TestClusterIsAskedInTheBackground(t *testing.T) {
 	p := newPhone()
 	p.expect(t, "", 1)

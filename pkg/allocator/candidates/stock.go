@@ -190,7 +190,7 @@ func SourcesOf(e *claims.Eligible) []queue.Source {
 // a template may have thousands of sets. Where there is stock at once, it is taken of all.
 const maxLines = 64
 
-// linesOf are the pools in whose lines a claim stands, and whether these are meant to hold
+// linesOf returns the pools in whose lines a claim waits. enough reports whether these are meant to hold
 // as much as it asks for.
 func linesOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible) (lines []queue.Source, enough bool) {
 	sources := SourcesOf(e)

@@ -140,7 +140,7 @@ func TestNewAgentClaim(t *testing.T) {
 }
 
 // TestMarksOfAgentSandbox: what is on a sandbox that a claim of either API binds, has made,
-// and lets go.
+// and releases.
 func TestMarksOfAgentSandbox(t *testing.T) {
 	member := stocked("a")
 	member.Labels[v1alpha1.AgentLabelPool] = v1alpha1.NameHash("pool")

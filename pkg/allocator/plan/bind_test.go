@@ -65,7 +65,7 @@ func marksOf(t *testing.T, claim *v1alpha1.SandboxClaim) *Marks {
 }
 
 // bindWith returns what a candidate becomes with the marks of a claim and the features that change
-// sandboxes in place, and whether it has to wait for these.
+// sandboxes in place. waits reports whether it has to wait for these.
 func bindWith(m *Marks, c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits bool, err error) {
 	if sb, err = m.bind(c, now); err != nil {
 		return nil, false, err
@@ -392,7 +392,7 @@ func TestNewSandbox(t *testing.T) {
 }
 
 // TestPodMetadata: what a policy or the pod template holds back is on the sandbox, not in
-// the pod template, and is told.
+// the pod template, and is reported.
 func TestPodMetadata(t *testing.T) {
 	claim := claimOf(func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"app": "payments", "run": "7"}

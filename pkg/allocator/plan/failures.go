@@ -15,7 +15,7 @@ import (
 )
 
 // Sandboxes that fail are replaced, and that has a bound: a claim whose runtimes all
-// refuse it would otherwise use up its pool, and everybody else's. The number of those
+// refuse it would otherwise use up its pool, and that of other claims. The number of those
 // that failed is in the claim's status, and why the first of them did; so no server has to
 // remember it.
 

@@ -17,8 +17,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// TestCauses: the first three are told, and told again from the claim's own message, by
-// whichever server.
+// TestCauses: the first three are reported, and reported again from the claim's own message, by
+// any server.
 func TestCauses(t *testing.T) {
 	s := stateOf(of(9))
 	failing := func(names string) string {
@@ -58,7 +58,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestLongCauses: what is told is bounded, also where a client wrote the failures.
+// TestLongCauses: what is reported is bounded, also where a client wrote the failures.
 func TestLongCauses(t *testing.T) {
 	s := stateOf(of(1), func(c *v1alpha1.SandboxClaim) {
 		c.Status.FailedReplicas = 5
@@ -105,7 +105,7 @@ func TestGatedSandboxesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhyTheyFail: a cause is told for what fails without a setup, too.
+// TestWhyTheyFail: a cause is reported for what fails without a setup, too.
 func TestWhyTheyFail(t *testing.T) {
 	cannotStart := func(sb *v1alpha1.Sandbox) {
 		isTooLate(sb)
@@ -182,7 +182,7 @@ func reasonOf(claim *v1alpha1.SandboxClaim) string {
 	return ""
 }
 
-// TestUselessIsNoFailure: what is let go because it is not needed did not fail.
+// TestUselessIsNoFailure: what is released because it is not needed did not fail.
 func TestUselessIsNoFailure(t *testing.T) {
 	s := stateOf(of(1), lists(1))
 	s.holds(t, "a", isPending)

@@ -116,7 +116,7 @@ func (w *world) turn(lost bool) (p *Plan, written bool) {
 		return p, true
 	}
 	// There is something new where all or nothing begins again, where the template is
-	// asked because what was on its way has been let go, and where the first sandbox with
+	// asked because what was on its way has been released, and where the first sandbox with
 	// the image of the claim counts.
 	news := claims.AllOrNothing(w.claim) && len(p.Released) > 0 || s.Refused == nil && w.state().Refused != nil ||
 		asksForImage(w.claim) && len(p.Bound) > 0

@@ -41,8 +41,8 @@ func isPulling(sb *v1alpha1.Sandbox) {
 	setReady(sb, metav1.ConditionFalse)
 }
 
-// TestImageThatFails: a sandbox without the image is let go at once, or kept, and no other
-// takes its place as long as none has the image. The claim tells why.
+// TestImageThatFails: a sandbox without the image is released at once, or kept, and no other
+// takes its place as long as none has the image. The status of the claim says why.
 func TestImageThatFails(t *testing.T) {
 	const why = "False Failed: 1 of 1 sandboxes could not be updated in place: a: no such image"
 	before := func(c *v1alpha1.SandboxClaim) {

@@ -29,8 +29,8 @@ import (
 // InplaceUpdate reports. A claim that names the set itself asks for what the set says.
 //
 // The inplaceUpdate of a claim takes the same way. An image that the pod cannot have is
-// different from a resize that fails: the sandbox is not what was asked for, and is let
-// go.
+// different from a resize that fails: the sandbox is not what was asked for, and is
+// released.
 type inPlaceUpdate struct{}
 
 var (

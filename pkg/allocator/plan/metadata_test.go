@@ -205,7 +205,7 @@ func TestBindRefusesMetadata(t *testing.T) {
 }
 
 // TestChangeOfMetadataIsObservedLast: the status of a claim that goes on stays behind until
-// its sandboxes have what it says, and then tells what came of it.
+// its sandboxes have what it says, and then reports the result.
 func TestChangeOfMetadataIsObservedLast(t *testing.T) {
 	s := stateOf(of(2), lists(0, "a"))
 	s.Claim.Generation = 2

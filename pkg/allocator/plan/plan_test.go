@@ -17,7 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// TestWhoYields: a claim for all or nothing stands in line for what its sets may come
+// TestWhoYields: a claim for all or nothing is queued for what its sets may come
 // to hold. They grow for one that waits, not for one that has sandboxes made, also if
 // it cannot have any.
 func TestWhoYields(t *testing.T) {

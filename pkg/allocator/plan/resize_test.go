@@ -136,8 +136,8 @@ func TestResizesAreCopied(t *testing.T) {
 	}
 }
 
-// TestResizesOfAClaim: the status tells of what the claim holds after a plan, and the
-// plan of the resizes that it ends.
+// TestResizesOfAClaim: the status reports what the claim holds after a plan, and the
+// plan the resizes that it ends.
 func TestResizesOfAClaim(t *testing.T) {
 	small := func(name string, failed error) Candidate {
 		sb := stocked(name)

@@ -21,7 +21,7 @@ import (
 // runtimeSetup is the feature of sandboxes with an agent-runtime. It comes after the others: the server that works on the claim calls
 // the agent-runtime of a sandbox that is ready, for the claim's envVars, the access token
 // and the volumes to mount. How that went is in the memory of this server alone until a
-// transaction counts the sandbox, or lets it go; so a sandbox that counts was set up, and
+// transaction counts or releases the sandbox; so a sandbox that counts was set up, and
 // one that is starting is set up again by the server that works on the claim next. Mounts are
 // different, because they must not run twice: see AnnotationMounting.
 type runtimeSetup struct{}
@@ -208,7 +208,7 @@ func (s *State) setupProgress(sb *v1alpha1.Sandbox, known agentRuntimes) (Progre
 	return Pending, nil
 }
 
-// mountsAreLost reports whether the mounts of a sandbox have begun, and nobody is left who
+// mountsAreLost reports whether the mounts of a sandbox have begun, and no server is left that
 // will know how they end.
 func (s *State) mountsAreLost(sb *v1alpha1.Sandbox) bool {
 	mark := sb.Annotations[v1alpha1.AnnotationMounting]

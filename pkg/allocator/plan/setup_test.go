@@ -67,7 +67,7 @@ func TestSetupProgress(t *testing.T) {
 		held    held
 		result  *SetupResult
 		servers []string
-		// What the plan does with the sandbox, and whether its setup is to begin.
+		// What the plan does with the sandbox, and if its setup is to begin.
 		counts, fails, marks, begins bool
 	}{
 		"it has no runtime":               {held: isReady, counts: true},
@@ -236,7 +236,7 @@ func TestChangedInPlaceWithoutASetup(t *testing.T) {
 	}
 }
 
-// TestRuntimeOf: a runtime that was restarted is another one, also where nobody saw the pod unready.
+// TestRuntimeOf: a runtime that was restarted is another one, also where the pod was not seen unready.
 func TestRuntimeOf(t *testing.T) {
 	of := func(restarts *int32) Runtime {
 		sb := stocked("a")

@@ -56,7 +56,7 @@ type world struct {
 	// fit is how many sandboxes do fit.
 	fit int
 
-	// What is checked: sandboxes that counted, those that never may, and whether a client
+	// What is checked: sandboxes that counted, those that never may, and if a client
 	// rewrote the status.
 	counted, gone map[string]bool
 	rewritten     bool

@@ -11,7 +11,7 @@ import "github.com/sandlot-io/sandlot/pkg/poolindex"
 
 // Ahead is how many claims have their turn before a waiter, in that of its lines in which these are
 // the fewest. It counts up to most, at which there may be more. isInLine is false for a waiter that
-// is not in line.
+// waits for nothing.
 func (q *Queue) Ahead(w *Waiter, most int) (n int, isInLine bool) {
 	const lines = 8 // in which it is looked
 	h := q.of(w.Namespace)

@@ -32,7 +32,7 @@ type market struct {
 
 func newMarket(t *testing.T) *market { return &market{bench: newBench(t), got: map[string]int{}} }
 
-// claim puts a claim of a requester in line, younger than all others.
+// claim queues a claim of a requester, younger than all others.
 func (m *market) claim(requester string, need int, atOnce bool, pools ...string) *Waiter {
 	m.came++
 	var w *Waiter
@@ -284,7 +284,7 @@ func TestGatheringFromSeveralPools(t *testing.T) {
 }
 
 // TestServersDecideAlike: whatever the order in which servers hear of claims, and
-// whoever of them hands out, each of them serves in the same order.
+// whichever of them hands out, each of them serves in the same order.
 func TestServersDecideAlike(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	type claim struct {
@@ -381,7 +381,7 @@ func TestChargesWhatIsGot(t *testing.T) {
 	}
 }
 
-// TestTimesOfPlaces have no reading of the monotonic clock, whoever gives them: with
+// TestTimesOfPlaces have no reading of the monotonic clock, wherever they are from: with
 // some that have one and some that do not there is no order once the wall clock was set
 // back.
 func TestTimesOfPlaces(t *testing.T) {
@@ -557,7 +557,7 @@ func BenchmarkLine(b *testing.B) {
 	}
 }
 
-// waitingIn is how many claims of a namespace are in line.
+// waitingIn is how many claims of a namespace wait.
 func waitingIn(q *Queue, namespace string) int {
 	h := q.of(namespace)
 	defer h.mu.Unlock()

@@ -32,7 +32,7 @@ type hall struct {
 
 	mu    sync.Mutex
 	lines map[poolindex.Pool]*line
-	// waiting are the places of the claims in line, by namespace.
+	// waiting are the places of the claims that wait, by namespace.
 	waiting map[string]*places
 	// stocked are the lines of pools that have something. In them the passing of time
 	// may change who is next.
@@ -47,7 +47,7 @@ func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
 	return &hall{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]*places{}, stocked: map[*line]struct{}{}}
 }
 
-// wait says what a waiter wants from now on, and puts it in line, or takes it out,
+// wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
 // accordingly. served is how much it has got elsewhere, if that is more than 0.
 func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	before, after := w.pools(&w.Wants), w.pools(&wants)
@@ -101,7 +101,7 @@ func (h *hall) setWatched(w *Waiter, watched bool) {
 	}
 }
 
-// count adds to how many claims like a waiter's are in line.
+// count adds to how many claims like a waiter's wait.
 func (h *hall) count(w *Waiter, n int) {
 	p := h.waiting[w.Namespace]
 	if p == nil {
@@ -117,7 +117,7 @@ func (h *hall) count(w *Waiter, n int) {
 	}
 }
 
-// places are how many claims of a namespace are in line; nil is none.
+// places are how many claims of a namespace wait; nil is none.
 type places struct {
 	all int
 	of  map[string]int // by requester
@@ -289,7 +289,7 @@ func takeFrom(
 }
 
 // first returns the claim in a line whose turn it is, and for whom the stock of the pool
-// is kept from others, and whether it could take now; nil if there is none.
+// is kept from others; nil if there is none. It also reports whether that claim could take now.
 //
 // An all-or-nothing claim that there is not enough for keeps what there is only while
 // it gathers. Otherwise others are served before it, also such as need less at once.

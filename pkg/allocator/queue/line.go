@@ -27,7 +27,7 @@ type line struct {
 	pool poolindex.Pool
 	// looks counts comparisons of waiters.
 	looks *int
-	// members are all in line, and seats their requesters, and those who were served
+	// members are all that wait, and seats their requesters, and those who were served
 	// ahead of others that still wait.
 	members map[*Waiter]struct{}
 	seats   map[string]*seat
@@ -61,7 +61,7 @@ const (
 // seat is a requester in a line.
 type seat struct {
 	turn int
-	// members is how many claims the requester has in line.
+	// members is how many claims of the requester wait.
 	members int
 	// of are its claims in the lanes.
 	of [2]*btree.BTree[*Waiter]
@@ -91,7 +91,7 @@ func (l *line) compareAge(a, b *Waiter) int {
 	return a.compare(b)
 }
 
-// before reports whether the turn of a, who is in line, comes before that of b; nil
+// before reports whether the turn of a, which waits, comes before that of b; nil
 // comes last.
 func (l *line) before(a, b *Waiter) bool {
 	return b == nil || a != b && cmp.Or(cmp.Compare(l.seats[a.Requester].turn, l.seats[b.Requester].turn), l.compareAge(a, b)) < 0
@@ -174,7 +174,7 @@ func (l *line) comesBack(w *Waiter) {
 	}
 }
 
-// place puts a claim that is in line, and not aside, where its turn is.
+// place puts a claim that waits, and is not aside, where its turn is.
 func (l *line) place(w *Waiter) {
 	if w.aside {
 		l.aside.ReplaceOrInsert(w)
@@ -232,7 +232,7 @@ func (l *line) reseat(s *seat, change func()) {
 	}
 }
 
-// charge notes that a claim in line got n sandboxes, or had its turn in vain.
+// charge notes that a claim that waits got n sandboxes, or had its turn in vain.
 func (l *line) charge(w *Waiter, n int) {
 	s := l.seats[w.Requester]
 	l.round = max(l.round, s.turn)

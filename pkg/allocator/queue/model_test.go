@@ -21,8 +21,8 @@ import (
 var queueSeed = flag.Uint64("queue-seed", 0, "run TestQueueAtRandom with this seed alone")
 
 // TestQueueAtRandom does long random sequences of all that claims, the feed and the
-// clock do, and checks after each, by looking at every claim in every line, that whose
-// turn it is was told, that nothing was taken that is kept for another, and that nothing
+// clock do, and checks after each, by looking at every claim in every line, that the claim whose
+// turn it is was woken, that nothing was taken that is kept for another, and that nothing
 // is lost or handed out twice.
 func TestQueueAtRandom(t *testing.T) {
 	seeds := []uint64{*queueSeed}
@@ -366,7 +366,7 @@ func (c *crowd) check(before map[string]*standing) error {
 		switch {
 		case c.taker == nil && s.first != nil:
 			return fmt.Errorf("a newcomer got %d of %s, which were kept for %s", n, pool, s.first.UID)
-		case c.taker == nil || c.wasAside: // whose place was not in line before
+		case c.taker == nil || c.wasAside: // whose place was not in a line before
 		case c.atOnce && !s.letsTake(c.taker), !c.atOnce && s.first != c.taker:
 			return fmt.Errorf("%d of %s were not for %s to take, but for %s", n, pool, c.taker.UID, s.first.UID)
 		case !c.atOnce && n > s.share():
@@ -384,7 +384,7 @@ func (c *crowd) check(before map[string]*standing) error {
 	return c.checkTold()
 }
 
-// checkTold requires, after a tick, that whoever can take was told, and that the lines
+// checkTold requires, after a tick, that each claim that can take was woken, and that the lines
 // hold who waits.
 func (c *crowd) checkTold() error {
 	demands := map[poolindex.Pool]Demand{}

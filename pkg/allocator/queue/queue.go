@@ -65,7 +65,7 @@ func (q *Queue) of(namespace string) *hall {
 	return h
 }
 
-// Wait says what a waiter wants from now on, and puts it in line, or takes it out,
+// Wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
 // accordingly. It does not wake the waiter itself: who calls it takes what there is now,
 // or has just done so.
 func (q *Queue) Wait(w *Waiter, wants Wants) {
@@ -76,7 +76,7 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	h.wait(w, wants, 0)
 }
 
-// Watch is Wait for a claim that another server works at: what it has more than before
+// Watch is Wait for a claim that another server works on: what it has more than before
 // it has got there. It may need less for other reasons.
 func (q *Queue) Watch(w *Waiter, wants Wants) {
 	h := q.of(w.Namespace)
@@ -95,7 +95,7 @@ func (q *Queue) Served(w *Waiter, has int) {
 }
 
 // Join is Wait for a claim that is about to be stored, if HasRoom for it. It reports
-// whether the claim is in line.
+// whether the claim waits now.
 func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
@@ -231,7 +231,7 @@ func (q *Queue) Tick() {
 // Demand is what claims wait for.
 type Demand struct{ Claims, Sandboxes int }
 
-// Demands returns, by pool, what the claims in line wait for that this server works on. A
+// Demands returns, by pool, what the claims wait for that this server works on. A
 // claim that several pools may serve is in the demand of each. One that no pool may serve is
 // in the demand of the pool of its namespace whose name is empty. The cost is that of the
 // number of lines, and does not depend on their length.

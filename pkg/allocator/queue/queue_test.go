@@ -59,21 +59,21 @@ func (b *bench) stock(pool string, n int) {
 	}
 }
 
-// waiter is the place of a claim that came at since seconds, not in line yet.
+// waiter is the place of a claim that came at since seconds, not queued yet.
 func (b *bench) waiter(since int64, uid types.UID) *Waiter {
 	var w *Waiter
 	w = NewWaiter(Place{Namespace: "ns", Requester: "one", Since: time.Unix(since, 0), UID: uid}, func() { b.woken[w]++ })
 	return w
 }
 
-// waits puts a claim in line that came at since seconds.
+// waits queues a claim that came at since seconds.
 func (b *bench) waits(since, n int, atOnce bool, sources []Source) *Waiter {
 	w := b.waiter(int64(since), types.UID(fmt.Sprint(since)))
 	b.queue.Wait(w, Wants{Need: n, Sources: sources, AtOnce: atOnce})
 	return w
 }
 
-// takes is what a claim in line does in its turn.
+// takes is what a queued claim does in its turn.
 func (b *bench) takes(w *Waiter) []poolindex.Candidate {
 	return b.queue.Take(w, w.Need)
 }
@@ -271,7 +271,7 @@ func TestLeaveLetsTheNext(t *testing.T) {
 }
 
 // TestAnswersServeWhoWaits: what is given back is for who waits, and so is what the
-// feed has told of a sandbox while it was taken.
+// feed has reported of a sandbox while it was taken.
 func TestAnswersServeWhoWaits(t *testing.T) {
 	answers := map[string]func(*Queue, []poolindex.Candidate){
 		"released":  func(q *Queue, cs []poolindex.Candidate) { q.Release(cs) },
@@ -285,7 +285,7 @@ func TestAnswersServeWhoWaits(t *testing.T) {
 			taken := b.queue.TakeFree(from("pool"), 2, false)
 			w := b.waits(1, 1, false, from("pool"))
 			for _, c := range taken {
-				c.ResourceVersion = 100 // it was let go of again, by its claim or by another server's
+				c.ResourceVersion = 100 // it was released again, by its claim or by another server's
 				b.index.Upsert(c)
 			}
 			b.expectWoken("who waits, before the answer", w, false)
@@ -300,7 +300,7 @@ func TestAnswersServeWhoWaits(t *testing.T) {
 }
 
 // TestDemandsOfThisServer checks that the demand is of the claims that this server works
-// at, and goes with them.
+// on, and goes with them.
 func TestDemandsOfThisServer(t *testing.T) {
 	b := newBench(t)
 	mine, others := b.waits(1, 3, false, from("pool")), b.waiter(2, "2")

@@ -41,7 +41,7 @@ type Wants struct {
 // whole reports whether a part of what is wanted is of no use.
 func (w *Wants) whole() bool { return w.AtOnce && w.Need > 1 }
 
-// Place is what decides where a claim stands in line. It is read from what is stored,
+// Place is what decides the position of a claim in a line. It is read from what is stored,
 // so that all servers decide alike.
 type Place struct {
 	Namespace string
@@ -58,7 +58,7 @@ type Waiter struct {
 	Place
 	wake func()
 
-	// Guarded by the lock of its hall from here on. A waiter is in line while it needs
+	// Guarded by the lock of its hall from here on. A waiter is in lines while it needs
 	// something.
 	Wants
 	// couldSince is since when it could have had something, and gatherSince since when
