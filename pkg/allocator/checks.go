@@ -155,3 +155,17 @@ func runtimelessSet(e *claims.Eligible) string {
 	}
 	return "SandboxSet " + sets[0].Name
 }
+
+// ofOneTemplate fails with a *MismatchError for a claim that names both, where they do not
+// belong together. The status of the claim reports what does not exist.
+func ofOneTemplate(claim *v1alpha1.SandboxClaim, e *claims.Eligible) error {
+	if !namesBoth(claim) || e.Problem == nil || e.Problem.Reason != v1alpha1.ReasonWarmPoolMismatch {
+		return nil
+	}
+	return &MismatchError{Pool: claim.Spec.WarmPoolRef.Name, Template: claim.Spec.SandboxTemplateRef.Name}
+}
+
+// namesBoth reports whether a claim of agent-sandbox names its pool and its template.
+func namesBoth(claim *v1alpha1.SandboxClaim) bool {
+	return v1alpha1.OfAgentSandbox(claim) && claim.Spec.WarmPoolRef != nil && claim.Spec.SandboxTemplateRef != nil
+}

@@ -12,14 +12,17 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-base/tracing"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -251,4 +254,26 @@ func warnOfRuntimes(ctx context.Context, claim *v1alpha1.SandboxClaim, pools []s
 		named += fmt.Sprintf(" and %d more", more)
 	}
 	warning.AddWarning(ctx, "", named+" has no agent-runtime: envVars are not delivered")
+}
+
+// slow is how long a part of a claim may take before it is logged.
+const slow = 500 * time.Millisecond
+
+// observeCreate begins a span for the create of a claim. The returned function ends
+// it and counts how the create went.
+func observeCreate(ctx context.Context, c clock.PassiveClock, sets claims.Sets, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
+	start := c.Now()
+	asked, _ := v1alpha1.AskedOf(claim)
+	ctx, span := tracing.Start(ctx, "Bind SandboxClaim",
+		attribute.String("namespace", claim.Namespace),
+		attribute.String("template", asked),
+		attribute.Int("replicas", claims.Replicas(claim)))
+	return ctx, func(created *v1alpha1.SandboxClaim, err error) {
+		outcome := outcomeOf(created, err)
+		took := c.Since(start)
+		metrics.ObserveCreate(claim, sets, outcome, start, took)
+		span.AddEvent("Answered", attribute.String("outcome", outcome))
+		span.RecordError(err)
+		span.End(slow)
+	}
 }

@@ -22,7 +22,7 @@
 //     labels or annotations since. metadatarollout.go writes those to the sandboxes, some at a time.
 //
 // feeds.go takes in the watches, which make claims due. throttles.go delays claims whose writes the
-// limits reject. trace.go and the package metrics observe all of it.
+// limits reject. The package metrics counts all of it.
 //
 // Words: an attempt is one try to bring a claim forward: one plan and its transaction. The
 // reservation of a claim (reservation.go) has the sandboxes that were taken or made for it and are not

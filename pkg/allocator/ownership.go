@@ -115,13 +115,3 @@ func (f *finisher) creatorWorksUntil(u *unfinished) time.Time {
 	}
 	return since.Add(f.syncWindow + handOverAfter)
 }
-
-// peers are the servers of the store, as far as this one knows.
-type peers struct {
-	self string
-	// servers are nil where they are not known.
-	servers []string
-}
-
-// mark is the AnnotationMounting of this server's work on a claim.
-func (p *peers) mark(s *setups) string { return p.self + "/" + s.nonce }

@@ -214,3 +214,42 @@ func (a *attempt) suspend(from poolindex.Candidate, why candidates.NoTemplateErr
 	a.planner.stock.Queue.Release([]poolindex.Candidate{from})
 	a.planner.stock.Index.Suspend(from.Pool, from.Revision, why.AsOf)
 }
+
+// takeOrMake takes what there is in the pools, and makes sandboxes for the rest. done is
+// false if not all can be made now, because of what broken says or because there is
+// nothing to make them from any more.
+func (a *attempt) takeOrMake(ctx context.Context, assessment *plan.Assessment, n int) (done bool, broken, err error) {
+	if err := a.takeConfirmed(ctx, assessment, n, true); err != nil {
+		return false, nil, err
+	}
+	lacks := n - len(a.reservation.taken)
+	if lacks <= 0 {
+		return true, nil, nil
+	}
+	if !assessment.State.Eligible.CanMake() {
+		return false, nil, nil
+	}
+	if a.reservation.unknown != nil {
+		return false, a.reservation.unknown, nil
+	}
+	if broken, err = a.loadModel(ctx, assessment); broken != nil || err != nil {
+		return false, broken, err
+	}
+	if lacks, broken = a.makeLimit(assessment, lacks); broken != nil && lacks == 0 {
+		return false, broken, nil
+	}
+	if a.dry {
+		a.wouldMake = lacks
+		return broken == nil, broken, nil
+	}
+	if err := a.makeFresh(ctx, assessment, lacks); err != nil {
+		return false, nil, err
+	}
+	if a.reservation.unknown != nil {
+		return false, a.reservation.unknown, nil
+	}
+	if claims.AllOrNothing(assessment.State.Claim) && len(a.reservation.taken)+len(a.reservation.made) < n {
+		a.release() // others can use them until some can be made
+	}
+	return broken == nil, broken, nil
+}

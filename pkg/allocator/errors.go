@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
@@ -100,59 +103,6 @@ type ThrottledError struct {
 // Error implements error.
 func (e *ThrottledError) Error() string { return e.Reason }
 
-// Store is what the allocator needs of the API's storage.
-type Store interface {
-	// Store of candidates reads sandboxes, sets and templates.
-	candidates.Store
-
-	// Claim returns a claim as it is in etcd now; nil, nil where there is none.
-	Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error)
-
-	// CreatedClaim is like Claim, and also returns the revision of the transaction that
-	// created the claim. Unlike resourceVersion, it does not change when the claim is updated.
-	CreatedClaim(ctx context.Context, namespace, name string) (claim *v1alpha1.SandboxClaim, created uint64, err error)
-
-	// SandboxesOf returns, as they are in etcd now, the sandboxes that name
-	// the claim's UID as their owner. The caller must not change them.
-	SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error)
-
-	// Begin starts a transaction.
-	Begin() Txn
-}
-
-// Txn writes several objects at once or not at all; *etcdtxn.Txn bound to the
-// resources of claims and sandboxes is the one implementation. Objects that
-// were written have their resourceVersion set.
-type Txn interface {
-	CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error
-	UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error
-	// ExpectClaim lets the transaction fail unless the claim, which it leaves as it is, is
-	// still at a revision.
-	ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error
-	CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error
-	UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error
-	// Len and Bytes say how much the transaction holds.
-	Len() int
-	Bytes() int
-	// AllowThrottling lets Commit fail with a *ThrottledError. Without it, the transaction
-	// counts against the write limits but is never rejected, as when it ends a claim or
-	// releases sandboxes.
-	AllowThrottling()
-	// ChargeUser counts the transaction for a user too; without it, or with an empty name, it
-	// counts for the namespace alone.
-	ChargeUser(name string)
-	// Commit fails with the errors of etcdtxn.Txn.Commit.
-	Commit(ctx context.Context) error
-	// Guard lets the transaction be settled although it updates no object, if it has
-	// room for that: see etcdtxn.Txn.Guard. token differs from those of all others.
-	Guard(ctx context.Context, token string, now time.Time) error
-	// Settle finds out, after Commit did not, whether the transaction was written, and
-	// keeps it from being written later. Its errors are those of etcdtxn.Txn.Settle.
-	Settle(ctx context.Context) (written bool, err error)
-	// Release is called when the transaction is done with.
-	Release()
-}
-
 // MismatchError means that a claim of agent-sandbox names a pool and a template, and the pool
 // is of another one. Nothing was written.
 type MismatchError struct {
@@ -164,4 +114,37 @@ type MismatchError struct {
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("is not a pool of SandboxTemplate %q, which spec.sandboxTemplateRef names; "+
 		"name a pool of that template, or leave one of the two out", e.Template)
+}
+
+func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
+	var shortage *ShortageError
+	var tooMany *TooManyWaitingError
+	var refusal apierrors.APIStatus
+	var refused *RefusedError
+	var mismatch *MismatchError
+	switch {
+	case err == nil && claims.Unfinished(claim):
+		return metrics.OutcomeWaiting
+	case err == nil:
+		return metrics.OutcomeOfEnd(claim)
+	case errors.Is(err, ErrClaimExists):
+		return metrics.OutcomeExists
+	case errors.As(err, &shortage):
+		return metrics.OutcomeShortage
+	case errors.Is(err, ErrSetNotFound):
+		return metrics.OutcomeSetNotFound
+	case errors.As(err, &tooMany):
+		return metrics.OutcomeTooMany
+	case errors.As(err, &refused), errors.As(err, &mismatch):
+		return metrics.OutcomeRefused
+	case errors.Is(err, ErrTooLarge):
+		return metrics.OutcomeTooLarge
+	case errors.Is(err, ErrUnknownOutcome):
+		return metrics.OutcomeUnknown
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return metrics.OutcomeCanceled
+	case errors.As(err, &refusal) && refusal.Status().Code < http.StatusInternalServerError:
+		return metrics.OutcomeRefused
+	}
+	return metrics.OutcomeError
 }
