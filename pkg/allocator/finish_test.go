@@ -340,10 +340,10 @@ func TestConfirm(t *testing.T) {
 // TestDeletedClaims: what was only being made for one is released, by one server.
 func TestDeletedClaims(t *testing.T) {
 	tests := map[string]struct {
-		prefers func(string, string) bool
-		err     error
-		letGo   []string
-		known   bool
+		prefers  func(string, string) bool
+		err      error
+		released []string
+		known    bool
 	}{
 		"this server's":   {prefersAll, nil, []string{"starts"}, false},
 		"another's":       {prefersNone, nil, nil, false},
@@ -359,11 +359,11 @@ func TestDeletedClaims(t *testing.T) {
 			leaving := startingFor(t, claim, "leaves", d.clock.Now())
 			leaving.DeletionTimestamp = &claim.CreationTimestamp
 			d.shelf.held = []*v1alpha1.Sandbox{startingFor(t, claim, "starts", d.clock.Now()), heldAt(claim.UID, "counts", 6), leaving}
-			var letGo []string
+			var released []string
 			d.begin = func() Txn {
 				return &slip{commit: func(s *slip) error {
 					for _, sb := range s.sandboxes {
-						letGo = append(letGo, sb.Name)
+						released = append(released, sb.Name)
 						if sb.Spec.ShutdownTime == nil || sb.Annotations[v1alpha1.AnnotationOwner] != "" {
 							t.Errorf("%s becomes %+v", sb.Name, sb)
 						}
@@ -374,8 +374,8 @@ func TestDeletedClaims(t *testing.T) {
 			d.Feeds().ClaimDeleted(claim)
 			d.clock.Step(time.Minute) // until then it is the work of who created it
 			u := d.finisher.known.of(claim.UID)
-			if _, err := d.finisher.advance(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
-				t.Errorf("let go of %v, %v", letGo, err)
+			if _, err := d.finisher.advance(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(released, tc.released) {
+				t.Errorf("released %v, %v", released, err)
 			}
 			if known := d.finisher.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.Queue.Demands()) != 0 {
 				t.Errorf("known %t, left %d, demands %v", known, d.left("a"), d.stock.Queue.Demands())

@@ -129,7 +129,7 @@ func (s *setups) keepOnly(held []*v1alpha1.Sandbox) {
 		if call == nil || !plan.IsStarting(sb) || sb.DeletionTimestamp != nil {
 			continue
 		}
-		if is := plan.RuntimeOf(sb); is.Same(call.runtime) {
+		if is := plan.RuntimeOf(sb); is.IsSame(call.runtime) {
 			call.runtime = is
 			delete(before, sb.UID)
 		} else if claims.Mounts(call.claim) && call.cancel != nil { // it had begun

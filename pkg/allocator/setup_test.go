@@ -527,11 +527,11 @@ func TestWhoHasCallsGoesOn(t *testing.T) {
 // may have set up; but volumes are not mounted twice.
 func TestSetUpAgain(t *testing.T) {
 	tests := map[string]struct {
-		mark    string
-		servers []string
-		calls   int64
-		counts  bool
-		letGo   bool
+		mark     string
+		servers  []string
+		calls    int64
+		counts   bool
+		released bool
 	}{
 		"no mounts began":          {"", []string{"me"}, 1, true, false},
 		"of a server that is gone": {"gone/x", []string{"me"}, 0, false, true},
@@ -567,13 +567,13 @@ func TestSetUpAgain(t *testing.T) {
 			if tc.counts {
 				checkEnd(t, r.ends(0), v1alpha1.ReasonAllReplicasClaimed, 1)
 			}
-			letGo := func(sb *v1alpha1.Sandbox) bool {
+			released := func(sb *v1alpha1.Sandbox) bool {
 				return sb.Spec.ShutdownTime != nil && conditionOf(sb, v1alpha1.SandboxConditionVolumesMounted) == "False/Failed"
 			}
-			if tc.letGo {
-				r.stepUntil(0, func() bool { return len(r.namesOf(letGo)) == 1 })
+			if tc.released {
+				r.stepUntil(0, func() bool { return len(r.namesOf(released)) == 1 })
 			}
-			if !tc.counts && !tc.letGo && len(r.transactions()) != 0 {
+			if !tc.counts && !tc.released && len(r.transactions()) != 0 {
 				t.Errorf("writes %+v", r.last())
 			}
 			if n := r.calls.Load(); n != tc.calls {

@@ -84,12 +84,12 @@ func (m *measured) evict(in string, now time.Time) bool {
 			delete(m.of, idle.Namespace)
 		}
 	}
-	m.forget(idle, m.names(idle.Name))
+	m.forget(idle, m.hasName(idle.Name))
 	return true
 }
 
-// names reports whether something of a name has a place.
-func (m *measured) names(name string) bool {
+// hasName reports whether something of a name has a place.
+func (m *measured) hasName(name string) bool {
 	for pool := range m.places {
 		if pool.Name == name {
 			return true

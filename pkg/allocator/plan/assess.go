@@ -73,7 +73,7 @@ func Assess(s State) *Assessment {
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
 	a.expired = IsExpired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.classify()
-	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
+	if !claims.AllOrNothing(s.Claim) && !a.isTooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.State.Room-len(a.released))])
 	}
 	reportOn(a, nil)
@@ -139,7 +139,7 @@ func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
 // everything, if the claim gets no more and not all are there; and what does not fit.
 func (a *Assessment) surplus() (all []*v1alpha1.Sandbox) {
 	lacks, over := a.lacks(), a.expired || a.State.Refused != nil
-	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.tooLarge() {
+	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.isTooLarge() {
 		lacks = 0
 	}
 	if n := min(len(a.ready), lacks); n == lacks {
@@ -149,8 +149,8 @@ func (a *Assessment) surplus() (all []*v1alpha1.Sandbox) {
 	return all
 }
 
-// tooLarge reports whether what the claim lacks does not fit into a transaction.
-func (a *Assessment) tooLarge() bool {
+// isTooLarge reports whether what the claim lacks does not fit into a transaction.
+func (a *Assessment) isTooLarge() bool {
 	return a.State.Refused != nil && a.State.Refused.Reason == v1alpha1.ReasonTooLarge
 }
 
@@ -248,9 +248,9 @@ func (a *Assessment) FailsOnShortage() bool {
 	return a.State.New && a.State.Claim.Spec.OnShortage == v1alpha1.ShortageFail
 }
 
-// atOnce reports whether sandboxes of the pools must come all at once, because none are
+// takesAtOnce reports whether sandboxes of the pools must come all at once, because none are
 // made that fill them up.
-func (a *Assessment) atOnce(broken error) bool {
+func (a *Assessment) takesAtOnce(broken error) bool {
 	return claims.AllOrNothing(a.claim) && (broken != nil || !a.makes())
 }
 

@@ -33,7 +33,7 @@ func (inPlaceUpdate) check(a *Assessment, onTheWay int) {
 	}
 	forgetImageOfOlderSpec(a)
 	switch {
-	case a.mayHave == 0 || imageRuns(a):
+	case a.mayHave == 0 || isImageRunning(a):
 	case onTheWay == 0 && (slices.ContainsFunc(a.released, func(sb *v1alpha1.Sandbox) bool { return lacksItsImage(a, sb) }) || lacksForImage(a.claim)):
 		a.mayHave = 0
 	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
@@ -54,9 +54,9 @@ func (a *Assessment) SkipTrial(c *Candidate) {
 	}
 }
 
-// imageRuns reports whether the claim has a sandbox that counts and has the image that the
+// isImageRunning reports whether the claim has a sandbox that counts and has the image that the
 // claim asks for now.
-func imageRuns(a *Assessment) bool {
+func isImageRunning(a *Assessment) bool {
 	image := a.claim.Spec.InplaceUpdate.Image
 	runs := func(sb *v1alpha1.Sandbox) bool { return inplace.HasImage(sb.Spec.Template, image) }
 	counts := func(sb *v1alpha1.Sandbox) bool { return !IsStarting(sb) && !v1alpha1.IsReservedFailed(sb) && runs(sb) }

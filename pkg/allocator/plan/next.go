@@ -162,7 +162,7 @@ func wants(a *Assessment, missing int, broken error) Wants {
 	if !claims.Unfinished(a.claim) || a.State.Refused != nil || a.expired {
 		missing = 0 // it takes nothing more
 	}
-	atOnce := a.atOnce(broken)
+	atOnce := a.takesAtOnce(broken)
 	return Wants{Need: missing, AtOnce: atOnce, Yields: !a.State.Eligible.Found || atOnce && claims.Replicas(a.claim) > capacity}
 }
 

@@ -78,11 +78,11 @@ type agentRuntimes map[string]bool
 
 // in reports whether a sandbox has an agent-runtime.
 func (r agentRuntimes) in(sb *v1alpha1.Sandbox) bool {
-	return podtemplate.NamesAgentRuntime(sb.Spec.Runtimes) || r.broughtBy(sb.Spec.Template)
+	return podtemplate.NamesAgentRuntime(sb.Spec.Runtimes) || r.isBroughtBy(sb.Spec.Template)
 }
 
-// broughtBy reports whether a pod template brings an agent-runtime.
-func (r agentRuntimes) broughtBy(template *runtime.RawExtension) bool {
+// isBroughtBy reports whether a pod template brings an agent-runtime.
+func (r agentRuntimes) isBroughtBy(template *runtime.RawExtension) bool {
 	if template == nil {
 		return false
 	}
@@ -118,7 +118,7 @@ func (s *State) needsSetup(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
 func (a *Assessment) WithoutRuntime(o *Offer) string {
 	for i := range o.Candidates {
 		c := &o.Candidates[i]
-		if !podtemplate.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !a.runtimes.broughtBy(c.Template) {
+		if !podtemplate.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !a.runtimes.isBroughtBy(c.Template) {
 			return originOf(c.Sandbox)
 		}
 	}
@@ -199,7 +199,7 @@ func (s *State) setupProgress(sb *v1alpha1.Sandbox, known agentRuntimes) (Progre
 		}
 		return Done, nil
 	}
-	if s.mountsAreLost(sb) {
+	if s.hasLostMounts(sb) {
 		return Failed, &claims.SetupError{
 			Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
 			Message: "the server that had its volumes mounted stopped before it could tell how that went",
@@ -208,9 +208,9 @@ func (s *State) setupProgress(sb *v1alpha1.Sandbox, known agentRuntimes) (Progre
 	return Pending, nil
 }
 
-// mountsAreLost reports whether the mounts of a sandbox have begun, and no server is left that
+// hasLostMounts reports whether the mounts of a sandbox have begun, and no server is left that
 // will know how they end.
-func (s *State) mountsAreLost(sb *v1alpha1.Sandbox) bool {
+func (s *State) hasLostMounts(sb *v1alpha1.Sandbox) bool {
 	mark := sb.Annotations[v1alpha1.AnnotationMounting]
 	if mark == "" || mark == s.Setups.Mounting || s.Setups.Servers == nil {
 		return false
@@ -247,9 +247,9 @@ func RuntimeOf(sb *v1alpha1.Sandbox) Runtime {
 	return is
 }
 
-// Same reports whether two runtimes are the same one, as far as is known: the status of a sandbox
+// IsSame reports whether two runtimes are the same one, as far as is known: the status of a sandbox
 // says how often containers were restarted only since a controller wrote it that knows the field.
-func (r Runtime) Same(other Runtime) bool {
+func (r Runtime) IsSame(other Runtime) bool {
 	if !r.restarts.known || !other.restarts.known {
 		r.restarts, other.restarts = restarts{}, restarts{}
 	}

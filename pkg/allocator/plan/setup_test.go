@@ -254,7 +254,7 @@ func TestRuntimeOf(t *testing.T) {
 		"not known after":  {one, unknown, true},
 		"never known":      {unknown, unknown, true},
 	} {
-		if got := test.after.Same(test.before); got != test.same {
+		if got := test.after.IsSame(test.before); got != test.same {
 			t.Errorf("%s: the same is %v", name, got)
 		}
 	}

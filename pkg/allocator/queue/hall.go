@@ -69,7 +69,7 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 		h.move(w, before, nil, wants)
 		w.Since = toSecond(h.clock.Now())
 		h.move(w, nil, after, wants)
-	case stays && w.samePlace(&wants):
+	case stays && w.hasSamePlace(&wants):
 		w.Wants = wants
 	default:
 		h.move(w, before, after, wants)
@@ -185,7 +185,7 @@ func (h *hall) take(w *Waiter, n int) []poolindex.Candidate {
 		h.readmit(w)
 		h.settle(w, w.pools(&w.Wants)...)
 	}
-	taken := h.from(h.open(w), min(n, w.Need), w.whole())
+	taken := h.from(h.open(w), min(n, w.Need), w.isWhole())
 	if len(taken) > 0 {
 		left := w.Wants
 		left.Need -= len(taken)
@@ -205,16 +205,16 @@ type supply struct {
 func (h *hall) open(w *Waiter) []supply {
 	now := h.clock.Now()
 	var open []supply
-	if w.whole() && !h.suffices(w, now) {
+	if w.isWhole() && !h.isEnough(w, now) {
 		return nil
 	}
 	for _, s := range w.Sources {
 		l, available := h.lines[s.Pool], h.index.Available(s.Pool)
 		switch {
 		case available == 0:
-		case w.whole() && h.ahead(w, l, now):
+		case w.isWhole() && h.isAhead(w, l, now):
 			open = append(open, supply{s, available, available})
-		case !w.whole():
+		case !w.isWhole():
 			if first, _ := h.first(l, now); first == w {
 				open = append(open, supply{s, available, l.share(available)})
 			}
@@ -228,15 +228,15 @@ func (h *hall) open(w *Waiter) []supply {
 func (h *hall) unclaimed(sources []Source) []supply {
 	free := make([]supply, 0, len(sources))
 	for _, s := range sources {
-		if available := h.index.Available(s.Pool); available > 0 && !h.kept(s.Pool) {
+		if available := h.index.Available(s.Pool); available > 0 && !h.isKept(s.Pool) {
 			free = append(free, supply{s, available, available})
 		}
 	}
 	return free
 }
 
-// kept reports whether the stock of a pool is kept for a waiter.
-func (h *hall) kept(p poolindex.Pool) bool {
+// isKept reports whether the stock of a pool is kept for a waiter.
+func (h *hall) isKept(p poolindex.Pool) bool {
 	l := h.lines[p]
 	if l == nil {
 		return false
@@ -295,43 +295,43 @@ func takeFrom(
 // it gathers. Otherwise others are served before it, also such as need less at once.
 func (h *hall) first(l *line, now time.Time) (*Waiter, bool) {
 	if g := l.gathers(now); g != nil {
-		return g, h.suffices(g, now)
+		return g, h.isEnough(g, now)
 	}
 	part, whole := l.first(parts), l.first(wholes)
-	if whole != nil && l.before(whole, part) {
-		if h.suffices(whole, now) {
+	if whole != nil && l.isBefore(whole, part) {
+		if h.isEnough(whole, now) {
 			return whole, true
 		}
-		if !l.rests(now) {
+		if !l.isResting(now) {
 			return whole, false
 		}
 	}
-	if modest := l.modest(); modest != nil && modest != whole && l.before(modest, part) && h.suffices(modest, now) {
+	if modest := l.modest(); modest != nil && modest != whole && l.isBefore(modest, part) && h.isEnough(modest, now) {
 		return modest, true
 	}
 	return part, part != nil
 }
 
-// suffices reports whether there is enough for an all-or-nothing claim in the pools in
+// isEnough reports whether there is enough for an all-or-nothing claim in the pools in
 // whose lines no claim is ahead of it.
-func (h *hall) suffices(w *Waiter, now time.Time) bool {
+func (h *hall) isEnough(w *Waiter, now time.Time) bool {
 	total := 0
 	for _, s := range w.Sources {
 		h.looks++
-		if available := h.index.Available(s.Pool); available > 0 && h.ahead(w, h.lines[s.Pool], now) {
+		if available := h.index.Available(s.Pool); available > 0 && h.isAhead(w, h.lines[s.Pool], now) {
 			total += available
 		}
 	}
 	return total >= w.Need
 }
 
-// ahead reports whether no claim in a line keeps the stock from an all-or-nothing claim.
-func (h *hall) ahead(w *Waiter, l *line, now time.Time) bool {
+// isAhead reports whether no claim in a line keeps the stock from an all-or-nothing claim.
+func (h *hall) isAhead(w *Waiter, l *line, now time.Time) bool {
 	if g := l.gathers(now); g != nil {
 		return g == w
 	}
 	whole := l.first(wholes)
-	return l.before(w, l.first(parts)) && (w == whole || l.rests(now) || l.before(w, whole))
+	return l.isBefore(w, l.first(parts)) && (w == whole || l.isResting(now) || l.isBefore(w, whole))
 }
 
 // settle finds out whose turn it is in the lines of pools, and wakes them, but not the
@@ -350,7 +350,7 @@ func (h *hall) settle(caller *Waiter, pools ...poolindex.Pool) {
 func (h *hall) settleLine(l *line, caller *Waiter, now time.Time) []poolindex.Pool {
 	if h.index.Available(l.pool) == 0 {
 		delete(h.stocked, l)
-		if w := l.offered; w != nil && !h.couldHave(w) {
+		if w := l.offered; w != nil && !h.canHave(w) {
 			w.couldSince = time.Time{}
 		}
 		return nil
@@ -371,7 +371,7 @@ func (h *hall) settleLine(l *line, caller *Waiter, now time.Time) []poolindex.Po
 	if !can && l.gatherer != w {
 		others = w.pools(&w.Wants)
 		h.gather(w, now)
-		can = h.suffices(w, now)
+		can = h.isEnough(w, now)
 	}
 	switch {
 	case !can:
@@ -389,8 +389,8 @@ func (h *hall) settleLine(l *line, caller *Waiter, now time.Time) []poolindex.Po
 	return others
 }
 
-// couldHave reports whether there is anything in the pools of a waiter.
-func (h *hall) couldHave(w *Waiter) bool {
+// canHave reports whether there is anything in the pools of a waiter.
+func (h *hall) canHave(w *Waiter) bool {
 	return slices.ContainsFunc(w.Sources, func(s Source) bool { return h.index.Available(s.Pool) > 0 })
 }
 
@@ -403,10 +403,10 @@ func (h *hall) gather(w *Waiter, now time.Time) {
 	}
 	for _, s := range w.Sources {
 		l := h.lines[s.Pool]
-		if l.gathers(now) != nil || l.rests(now) || !l.before(w, l.first(parts)) {
+		if l.gathers(now) != nil || l.isResting(now) || !l.isBefore(w, l.first(parts)) {
 			continue
 		}
-		if first := l.first(wholes); first != w && !l.before(w, first) && first.compare(w) < 0 {
+		if first := l.first(wholes); first != w && !l.isBefore(w, first) && first.compare(w) < 0 {
 			continue
 		}
 		if g := l.gatherer; g != nil {
@@ -489,7 +489,7 @@ func (h *hall) stockedAgain(p poolindex.Pool) {
 func (h *hall) tick() {
 	for l := range h.stocked {
 		h.settle(nil, l.pool)
-		if h.index.Available(l.pool) > 0 && !h.kept(l.pool) {
+		if h.index.Available(l.pool) > 0 && !h.isKept(l.pool) {
 			l.aside.Ascend(func(w *Waiter) bool {
 				w.wake()
 				return true

@@ -91,9 +91,9 @@ func (l *line) compareAge(a, b *Waiter) int {
 	return a.compare(b)
 }
 
-// before reports whether the turn of a, which waits, comes before that of b; nil
+// isBefore reports whether the turn of a, which waits, comes before that of b; nil
 // comes last.
-func (l *line) before(a, b *Waiter) bool {
+func (l *line) isBefore(a, b *Waiter) bool {
 	return b == nil || a != b && cmp.Or(cmp.Compare(l.seats[a.Requester].turn, l.seats[b.Requester].turn), l.compareAge(a, b)) < 0
 }
 
@@ -181,7 +181,7 @@ func (l *line) place(w *Waiter) {
 		return
 	}
 	l.aside.Delete(w)
-	if w.whole() {
+	if w.isWhole() {
 		l.byNeed.ReplaceOrInsert(w)
 	}
 	if lane, ok := laneOf(w); ok {
@@ -200,7 +200,7 @@ func (l *line) displace(w *Waiter) {
 	if w.aside {
 		return
 	}
-	if w.whole() {
+	if w.isWhole() {
 		l.byNeed.Delete(w)
 	}
 	if lane, ok := laneOf(w); ok {
@@ -211,7 +211,7 @@ func (l *line) displace(w *Waiter) {
 
 // laneOf is the lane in which a claim stands, if it does.
 func laneOf(w *Waiter) (int, bool) {
-	if w.whole() {
+	if w.isWhole() {
 		return wholes, !w.Yields
 	}
 	return parts, true
@@ -275,8 +275,8 @@ func (l *line) gathers(now time.Time) *Waiter {
 	return l.gatherer
 }
 
-// rests reports whether nothing is to be gathered at a time, because it was for long.
-func (l *line) rests(now time.Time) bool {
+// isResting reports whether nothing is to be gathered at a time, because it was for long.
+func (l *line) isResting(now time.Time) bool {
 	until := l.restUntil
 	if g := l.gatherer; g != nil && l.gathers(now) == nil {
 		until = g.gatherSince.Add(2 * gatherWithin)

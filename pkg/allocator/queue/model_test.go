@@ -143,7 +143,7 @@ func (c *crowd) something() string {
 			n--
 		}
 		c.told[w] = false
-		c.taker, c.atOnce, c.wasAside = w, w.whole(), w.aside
+		c.taker, c.atOnce, c.wasAside = w, w.isWhole(), w.aside
 		c.took = c.queue.Take(w, n)
 		return fmt.Sprintf("%s takes %d and gets %d", w.UID, n, len(c.took))
 	case n < 83 && len(c.waiters) > 0:
@@ -251,14 +251,14 @@ func (c *crowd) look() map[string]*standing {
 		}
 		s.rests = now.Before(until)
 		for _, w := range c.inLine(pool) {
-			if w.aside || w.whole() && w.Yields {
+			if w.aside || w.isWhole() && w.Yields {
 				continue
 			}
 			s.requesters[w.Requester] = true
 			switch {
-			case w.whole() && s.whole == nil:
+			case w.isWhole() && s.whole == nil:
 				s.whole = w
-			case !w.whole() && s.part == nil:
+			case !w.isWhole() && s.part == nil:
 				s.part = w
 			}
 		}
@@ -341,7 +341,7 @@ func (c *crowd) firstOf(all map[string]*standing, pool string) (*Waiter, bool) {
 	var modest *Waiter
 	if len(s.turns) > 0 {
 		for _, w := range c.inLine(pool) {
-			if w.whole() && !w.aside && (modest == nil || cmp.Or(w.Need-modest.Need, w.compare(modest)) < 0) {
+			if w.isWhole() && !w.aside && (modest == nil || cmp.Or(w.Need-modest.Need, w.compare(modest)) < 0) {
 				modest = w
 			}
 		}

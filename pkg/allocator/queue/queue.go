@@ -274,7 +274,7 @@ func (q *Queue) Before(sources []Source, n int) []types.UID {
 		return len(uids) < n
 	}
 	for _, s := range sources {
-		if q.index.Available(s.Pool) == 0 || !h.kept(s.Pool) {
+		if q.index.Available(s.Pool) == 0 || !h.isKept(s.Pool) {
 			continue
 		}
 		l := h.lines[s.Pool]

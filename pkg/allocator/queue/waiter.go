@@ -38,8 +38,8 @@ type Wants struct {
 	Asked string
 }
 
-// whole reports whether a part of what is wanted is of no use.
-func (w *Wants) whole() bool { return w.AtOnce && w.Need > 1 }
+// isWhole reports whether a part of what is wanted is of no use.
+func (w *Wants) isWhole() bool { return w.AtOnce && w.Need > 1 }
 
 // Place is what decides the position of a claim in a line. It is read from what is stored,
 // so that all servers decide alike.
@@ -87,13 +87,13 @@ func (w *Waiter) compare(other *Waiter) int {
 	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.UID, other.UID))
 }
 
-// samePlace reports whether a waiter that wants something else from now on, of the same
+// hasSamePlace reports whether a waiter that wants something else from now on, of the same
 // pools, stands where it does.
-func (w *Waiter) samePlace(wants *Wants) bool {
-	if w.whole() != wants.whole() {
+func (w *Waiter) hasSamePlace(wants *Wants) bool {
+	if w.isWhole() != wants.isWhole() {
 		return false
 	}
-	return !w.whole() || w.Need == wants.Need && w.Yields == wants.Yields
+	return !w.isWhole() || w.Need == wants.Need && w.Yields == wants.Yields
 }
 
 // pools are those in whose lines a waiter stands that wants this. One that no pool may
