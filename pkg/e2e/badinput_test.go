@@ -307,7 +307,6 @@ func testBadRequests(t *testing.T, b *badInput) {
 		"merge patch of many":      {http.MethodPatch, "/good", asMergePatch, `{"metadata":{"labels":{` + many + `}}}`, 400, "keys and items of lists"},
 		"apply of many":            {http.MethodPatch, "/fresh?fieldManager=x", asApply, with(`"name":"fresh"`, `"name":"fresh","labels":{`+many+`}`), 400, "keys and items of lists"},
 		"many":                     {http.MethodPost, "", asJSON, with(`"name":"fresh"`, `"name":"fresh","labels":{`+many+`}`), 400, "keys and items of lists"},
-		"replace by many":          {http.MethodPut, "/good", asJSON, with(`"name":"fresh"`, `"name":"good","labels":{`+many+`}`), 400, "keys and items of lists"},
 		"unknown patch":            {http.MethodPatch, "/good", "application/frob-patch+json", `{}`, 415, ""},
 		"delete another uid":       {http.MethodDelete, "/good", asJSON, `{"preconditions":{"uid":"not-this"}}`, 409, "UID"},
 		"delete, bad policy":       {http.MethodDelete, "/good", asJSON, `{"propagationPolicy":"Sideways"}`, 422, "propagationPolicy"},

@@ -15,10 +15,14 @@ import (
 )
 
 const (
-	// maxElements is how many keys and items of lists an object may have, without its status, and
-	// with it where it is applied. Each of them is a field that managers own, and the time that
-	// this takes grows with them: 70,000 take 3 s. The largest objects of use have some thousands.
+	// maxElements is how many keys and items of lists a body may have. Each of them is a field that
+	// managers own, and the time that this takes grows with them: 70,000 take 3 s. The largest
+	// objects of use have some thousands.
 	maxElements = 10000
+	// maxObjectElements bounds those of an object that is updated or patched, without its status and
+	// its managedFields. It is more than applies can add up to, because managedFields are bounded as
+	// well: an object can be patched whatever it has.
+	maxObjectElements = 4 * maxElements
 	// maxStatusElements bounds those of a status. A claim lists six for each of 10,000 sandboxes.
 	maxStatusElements = 7 * maxElements
 	// shortBody is how many bytes the body of a create or an update has that is not looked at
@@ -26,43 +30,57 @@ const (
 	shortBody = 2 * maxElements
 )
 
-// checkElements returns an error if a body has too many elements. Those of its status count with the
-// others, or have a bound of their own. It returns nil for what is neither JSON nor YAML.
-func checkElements(body []byte, statusCounts bool) error {
-	// One of these is beside each element, unless an alias of YAML repeats it.
-	marks := 0
-	for _, mark := range []string{":", ",", "[", "-", "?"} {
-		marks += bytes.Count(body, []byte(mark))
-	}
-	if marks <= maxElements && bytes.IndexByte(body, '&') < 0 {
-		return nil
-	}
-	elements, status, ok := countElements(body)
-	if !ok {
-		js, err := yaml.YAMLToJSON(body)
-		if err != nil {
-			return nil //nolint:nilerr // the caller has its own error for that
-		}
-		elements, status, _ = countElements(js)
-	}
-	if statusCounts {
-		elements, status = elements+status, 0
-	}
-	switch {
-	case elements > maxElements:
-		return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", elements, maxElements)
-	case status > maxStatusElements:
-		return fmt.Errorf("the status has %d keys and items of lists, and may have %d: write fewer fields", status, maxStatusElements)
+// elements are how many keys and items of lists a text has: in a status, and in all else but
+// managedFields.
+type elements struct{ object, status int }
+
+// checkBody returns an error if a body has too many elements.
+func checkBody(body []byte) error {
+	if n := elementsOf(body); n.object+n.status > maxElements {
+		return fmt.Errorf("the body has %d keys and items of lists, and may have %d: write fewer fields", n.object+n.status, maxElements)
 	}
 	return nil
 }
 
-// countElements returns how many keys and items of lists a JSON text has, and how many of them are
-// in the status. Of a list, which is a JSON patch, it counts those in the values of its operations:
-// the generic handler has a limit of 10,000 operations. It reports false if the text is no JSON.
-func countElements(js []byte) (elements, status int, ok bool) {
+// checkObject returns an error if an object has too many elements.
+func checkObject(data []byte) error {
+	switch n := elementsOf(data); {
+	case n.object > maxObjectElements:
+		return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", n.object, maxObjectElements)
+	case n.status > maxStatusElements:
+		return fmt.Errorf("the status has %d keys and items of lists, and may have %d: write fewer fields", n.status, maxStatusElements)
+	}
+	return nil
+}
+
+// elementsOf counts the elements of a text. It returns none for what is neither JSON nor YAML, and for
+// what has few.
+func elementsOf(text []byte) elements {
+	// One of these is beside each element, unless an alias of YAML repeats it.
+	marks := 0
+	for _, mark := range []string{":", ",", "[", "{", "-", "?"} {
+		marks += bytes.Count(text, []byte(mark))
+	}
+	if marks <= maxElements && bytes.IndexByte(text, '&') < 0 {
+		return elements{}
+	}
+	n, ok := countElements(text)
+	if !ok {
+		js, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			return elements{} // the caller has its own error for that
+		}
+		n, _ = countElements(js)
+	}
+	return n
+}
+
+// countElements counts the elements of a JSON text. Of a list, which is a JSON patch, it counts those in
+// the values of its operations: the generic handler has a limit of 10,000 operations. It reports
+// false if the text is no JSON.
+func countElements(js []byte) (n elements, ok bool) {
 	decoder := newJSONDecoder(js)
-	counted, notCounted := &elements, 0
+	counted, notCounted, top := &n.object, 0, ""
 	if decoder.PeekKind() == '[' {
 		notCounted = 2
 	}
@@ -73,18 +91,24 @@ func countElements(js []byte) (elements, status int, ok bool) {
 		isEnd, isValueOfKey := kind == '}' || kind == ']', in == '{' && before%2 == 1
 		token, err := decoder.ReadToken()
 		if err != nil {
-			return 0, 0, false
+			return elements{}, false
 		}
 		if decoder.StackDepth() == 0 {
-			return elements, status, true
+			return n, true
 		}
 		if depth <= notCounted || in == 0 || isEnd || isValueOfKey {
 			continue
 		}
-		if depth == 1 && in == '{' {
-			counted = &elements
-			if token.String() == "status" {
-				counted = &status
+		if in == '{' && depth <= 2 {
+			switch key := token.String(); {
+			case depth == 1:
+				if top, counted = key, &n.object; key == "status" {
+					counted = &n.status
+				}
+			case top == "metadata" && key == "managedFields":
+				if err := decoder.SkipValue(); err != nil {
+					return elements{}, false
+				}
 			}
 		}
 		*counted++

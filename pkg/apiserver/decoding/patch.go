@@ -75,7 +75,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		switch patch := types.PatchType(mediaType); {
 		case info.Verb != "patch":
-			err = o.emptyStatus(req, mediaType)
+			err = o.emptyStatus(req, mediaType, info.Verb == "update")
 		case err == nil && patch == types.JSONPatchType:
 			_, err = o.read(req, info.Subresource == "")
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
@@ -122,18 +122,26 @@ func isWrite(info *request.RequestInfo) bool {
 }
 
 // emptyStatus replaces the body of a request by one without status if it has too many elements.
-// It returns an error for such a body that is not JSON.
-func (o PatchOptions) emptyStatus(req *http.Request, mediaType string) error {
+// It returns an error for a create that has too many then, and for such a body that is not JSON.
+func (o PatchOptions) emptyStatus(req *http.Request, mediaType string, isUpdate bool) error {
 	body, err := o.read(req, false)
 	if err != nil {
 		return err
 	}
-	if err := checkElements(body, true); err != nil {
-		if mediaType != "" && mediaType != runtime.ContentTypeJSON {
-			return apierrors.NewBadRequest(err.Error())
-		}
+	tooMany := checkBody(body)
+	if tooMany == nil {
+		return nil
+	}
+	isJSON := mediaType == "" || mediaType == runtime.ContentTypeJSON
+	if isJSON {
 		body = withoutStatus(body)
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	if isUpdate && isJSON { // whatever is stored can be updated
+		return nil
+	}
+	if tooMany = checkBody(body); tooMany != nil {
+		return apierrors.NewBadRequest(tooMany.Error())
 	}
 	return nil
 }
@@ -176,7 +184,7 @@ func (o PatchOptions) read(req *http.Request, counted bool) ([]byte, error) {
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	if counted {
-		if err := checkElements(body, true); err != nil {
+		if err := checkBody(body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 // NewSerializer returns a serializer of the kinds of a scheme, which offers neither protobuf nor
@@ -82,10 +80,8 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 // check refuses data with too many elements or with values that do not decode as their client
 // means them. The data of a patch is what its object becomes by it.
 func (d fieldNamingDecoder) check(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) error {
-	if _, ok := into.(*v1alpha1.SandboxClaimRelease); !ok { // which names up to 10,000 sandboxes, and is not stored
-		if err := checkElements(data, false); err != nil {
-			return err
-		}
+	if err := checkObject(data); err != nil {
+		return err
 	}
 	if d.isJSON && !isSuspicious(data) {
 		return nil
