@@ -25,8 +25,6 @@ const RuntimePort = 49983
 // sends a body that the sandbox does not read, all of them take 1 GiB.
 const (
 	DefaultMaxRequests   = 10_000
-	DefaultPerTeam       = 5_000
-	DefaultPerSandbox    = 2_000
 	DefaultMaxResumes    = 64
 	DefaultResumeTimeout = time.Minute
 )
@@ -60,10 +58,13 @@ type Options struct {
 	// Domains are those below which hosts are named <port>-<id>. None means any.
 	Domains []string
 
-	// MaxRequests is how many requests are under way at a time, WebSockets included, and
-	// PerTeam and PerSandbox how many of those belong to one. A team gets no more than it
-	// leaves free for others. Zero is the default.
-	MaxRequests, PerTeam, PerSandbox int
+	// MaxRequests is how many requests are forwarded at a time, WebSockets included. Zero is
+	// DefaultMaxRequests.
+	MaxRequests int
+	// PerTeam and PerSandbox are how many of those may be to the sandboxes of one team, and to
+	// one sandbox. A team never gets more than it leaves free for others, which is half of
+	// MaxRequests. Zero is half and a fifth of MaxRequests.
+	PerTeam, PerSandbox int
 	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
 	// request waits for that. Zero is the default.
 	MaxResumes    int
@@ -84,8 +85,8 @@ type Proxy struct {
 // New returns a Proxy.
 func New(options Options) *Proxy {
 	options.MaxRequests = cmp.Or(options.MaxRequests, DefaultMaxRequests)
-	options.PerTeam = cmp.Or(options.PerTeam, DefaultPerTeam)
-	options.PerSandbox = cmp.Or(options.PerSandbox, DefaultPerSandbox)
+	options.PerTeam = cmp.Or(options.PerTeam, max(options.MaxRequests/2, 1))
+	options.PerSandbox = cmp.Or(options.PerSandbox, max(options.MaxRequests/5, 1))
 	options.MaxResumes = cmp.Or(options.MaxResumes, DefaultMaxResumes)
 	options.ResumeTimeout = cmp.Or(options.ResumeTimeout, DefaultResumeTimeout)
 	if options.Clock == nil {

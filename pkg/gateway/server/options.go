@@ -56,7 +56,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.KeyRate, "key-rate", o.KeyRate, "Maximum number of requests per second of an API key. A team may send ten times as many.")
 	fs.IntVar(&o.KeyBurst, "key-burst", o.KeyBurst, "Number of requests that an API key may send in a burst.")
 	fs.IntVar(&o.MaxRequests, "max-requests", o.MaxRequests, "Maximum number of concurrent requests to the API. A team gets at most as many as it leaves free for others.")
-	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "Maximum number of concurrent requests to sandboxes. A team gets at most as many as it leaves free for others. The number of connections is limited to --max-requests plus --max-forwarded; beyond that, idle connections are closed.")
+	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "Maximum number of concurrent requests to sandboxes. A team gets at most half of them, and a sandbox a fifth. The number of connections is limited to --max-requests plus --max-forwarded; beyond that, idle connections are closed.")
 	fs.BoolVar(&o.AllowLoopback, "allow-loopback", o.AllowLoopback, "If true, forward requests to loopback addresses, which simulated sandboxes have. Not for clusters.")
 }
 

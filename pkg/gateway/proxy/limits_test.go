@@ -1,0 +1,41 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+)
+
+// TestLimitsFollowMaxForwarded: a team has at most half of all requests, and a sandbox a fifth,
+// of whatever the limit is. Each has at least one.
+func TestLimitsFollowMaxForwarded(t *testing.T) {
+	for _, test := range []struct{ total, team, sandbox int }{
+		{1, 1, 1},
+		{4, 2, 1},
+		{100, 50, 20},
+		{DefaultMaxRequests, 5000, 2000},
+		{40_000, 20_000, 8000},
+	} {
+		t.Run(strconv.Itoa(test.total), func(t *testing.T) {
+			entered := func(id func(n int) string) int {
+				p := New(Options{MaxRequests: test.total})
+				for n := 0; ; n++ {
+					if _, err := p.enter(routes.Route{Namespace: "team", ID: id(n)}); errors.Is(err, errBusy) {
+						return n
+					}
+				}
+			}
+			if got := entered(strconv.Itoa); got != test.team {
+				t.Errorf("%d requests to sandboxes of a team, want %d", got, test.team)
+			}
+			if got := entered(func(int) string { return "id" }); got != test.sandbox {
+				t.Errorf("%d requests to a sandbox, want %d", got, test.sandbox)
+			}
+		})
+	}
+}
