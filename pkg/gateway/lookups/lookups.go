@@ -37,8 +37,9 @@ var ErrRefused = errors.New("too many unknown ids are asked for")
 type Limits struct {
 	// AtOnce is how many reads are under way at a time, for all sources together.
 	AtOnce int
-	// Misses is how many reads without a result a source may cause at once, and
-	// MissesPerSecond how many more each second. A read that finds something is free.
+	// Misses is how many reads that return nothing or fail a source may cause at once, and
+	// MissesPerSecond how many more each second. A read that finds something is free. Reads that
+	// fail count too, or a client could cause any number of reads by giving up each.
 	Misses          int
 	MissesPerSecond rate.Limit
 	// Clock tells the time.
