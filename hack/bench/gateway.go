@@ -388,7 +388,7 @@ func measureRoutes(t *stage, r *result, n int) {
 	began := time.Now()
 	used := heapGrown(clients, func() {
 		table = routes.New(clients[0], routes.Options{})
-		watch.Go(func() { _ = table.Run(watching) }) // nothing fails that has been stopped
+		watch.Go(func() { table.Run(watching) })
 		await(t.ctx, "the table has learned of all sandboxes", func(context.Context) bool { return table.HasSynced() })
 		r.set("routes_learned_s", time.Since(began).Seconds())
 	})

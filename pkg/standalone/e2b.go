@@ -58,7 +58,10 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 	s.start("E2B API", func(ctx context.Context) error {
 		below, stop := context.WithCancel(context.WithoutCancel(ctx))
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return gateway.Run(below) })
+		group.Go(func() error {
+			gateway.Run(below)
+			return nil
+		})
 		group.Go(func() error {
 			defer stop()
 			return gateway.Serve(ctx, listener, nil)

@@ -27,8 +27,8 @@ var (
 type Caller struct {
 	// Team is a namespace.
 	Team string
-	// KeyID and KeyName are the key's.
-	KeyID, KeyName string
+	// KeyID is the id of the key.
+	KeyID string
 }
 
 // Mask is what may be shown of a key, to recognize it.
@@ -39,8 +39,6 @@ type Mask struct {
 	ValueLength int
 	// ValuePrefix are the first of them: those of the id, which is no secret.
 	ValuePrefix string
-	// ValueSuffix are the last of them. It is empty: nothing of the secret is stored.
-	ValueSuffix string
 }
 
 // Record is what there is to say about a key.

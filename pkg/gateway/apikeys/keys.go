@@ -40,7 +40,7 @@ func (k *Keys) Authenticate(ctx context.Context, raw string) (Caller, error) {
 	case !key.matches(raw):
 		return Caller{}, ErrUnknownKey
 	}
-	return Caller{Team: key.Team, KeyID: key.ID, KeyName: key.Name}, nil
+	return Caller{Team: key.Team, KeyID: key.ID}, nil
 }
 
 // List returns the keys of a team, the oldest first.

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxReads is how many reads by name may be under way at a time: of keys that are known,
-	// and of ids that are not.
-	maxReads = 8
-	// misses is how many ids that do not exist are read for one source at once, and
+	// maxConcurrentReads is how many keys are read by name at a time: of those that the watch has
+	// reported, and of other ids.
+	maxConcurrentReads = 8
+	// missBurst is how many ids that do not exist are read for one source at once, and
 	// missesPerSecond how many more each second.
-	misses, missesPerSecond = 50, 10
+	missBurst, missesPerSecond = 50, 10
 	// readPatience is how long an authentication waits for one.
 	readPatience = 5 * time.Second
 )

@@ -94,13 +94,13 @@ func TestGuessesOfOneSource(t *testing.T) {
 		_, err := k.Authenticate(here, guess)
 		return err
 	}
-	for range 10 * misses {
+	for range 10 * missBurst {
 		if err := guess(); !errors.Is(err, ErrUnknownKey) {
 			t.Fatalf("a guess: %v", err)
 		}
 	}
-	if reads := server.reads.Load(); reads != misses {
-		t.Errorf("%d guesses were read %d times, want %d", 10*misses, reads, misses)
+	if reads := server.reads.Load(); reads != missBurst {
+		t.Errorf("%d guesses were read %d times, want %d", 10*missBurst, reads, missBurst)
 	}
 	if _, err := k.Authenticate(there, text); err != nil {
 		t.Errorf("a new key from another source: %v", err)
@@ -108,7 +108,7 @@ func TestGuessesOfOneSource(t *testing.T) {
 
 	// As long as the watch is broken, a key that was not read is not reported as wrong.
 	clk.Step(watchPatience + time.Second)
-	for range misses {
+	for range missBurst {
 		if err := guess(); !errors.Is(err, ErrUnknownKey) {
 			t.Fatalf("a guess without a watch: %v", err)
 		}
@@ -126,15 +126,15 @@ func TestGuessesOfManySources(t *testing.T) {
 	s, _ := server.secrets(t)
 	k := New(s)
 	s.table.replace(nil)
-	for i := range 20 * misses {
+	for i := range 20 * missBurst {
 		_, guess := newText()
 		from := lookups.WithSource(t.Context(), fmt.Sprintf("[2001:db8:0:%x::1]:1", i%256))
 		if _, err := k.Authenticate(from, guess); !errors.Is(err, ErrUnknownKey) {
 			t.Fatalf("a guess: %v", err)
 		}
 	}
-	if reads := server.reads.Load(); reads != 10*misses {
-		t.Errorf("%d guesses were read %d times, want %d", 20*misses, reads, 10*misses)
+	if reads := server.reads.Load(); reads != 10*missBurst {
+		t.Errorf("%d guesses were read %d times, want %d", 20*missBurst, reads, 10*missBurst)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestGuessesCostLittle(t *testing.T) {
 		}
 	}
 	guessAll()
-	for range maxReads { // so many were let in, and wait
+	for range maxConcurrentReads { // so many were let in, and wait
 		server.goOn <- struct{}{}
 	}
 	if _, err := k.Authenticate(t.Context(), text); err != nil {
@@ -171,7 +171,7 @@ func TestGuessesCostLittle(t *testing.T) {
 	}
 	close(server.goOn)
 	all.Wait()
-	if most := server.most.Load(); most > maxReads {
+	if most := server.most.Load(); most > maxConcurrentReads {
 		t.Errorf("%d reads at a time", most)
 	}
 	reads := server.reads.Load()

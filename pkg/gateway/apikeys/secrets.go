@@ -54,8 +54,8 @@ var _ Backend = (*Secrets)(nil)
 func NewSecrets(client typed.SecretsGetter, namespace string, clk clock.PassiveClock) *Secrets {
 	return &Secrets{
 		client: client.Secrets(namespace), table: newTable(clk),
-		known:   make(chan struct{}, maxReads),
-		unknown: lookups.New[Stored](lookups.Limits{AtOnce: maxReads, Misses: misses, MissesPerSecond: missesPerSecond, Clock: clk}),
+		known:   make(chan struct{}, maxConcurrentReads),
+		unknown: lookups.New[Stored](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: clk}),
 	}
 }
 

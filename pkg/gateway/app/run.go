@@ -85,7 +85,10 @@ func Run(ctx context.Context, o *Options) error {
 	if certificates != nil {
 		group.Go(func() error { return certificates.Start(below) })
 	}
-	group.Go(func() error { return gateway.Run(below) })
+	group.Go(func() error {
+		gateway.Run(below)
+		return nil
+	})
 	group.Go(func() error { return serveHealth(below, o.HealthProbeBindAddress, gateway.Ready) })
 	if o.servesMetrics() {
 		group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, secure, config) })

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/client"
-	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -166,14 +165,4 @@ func (c *call) toError(err error) error {
 func internal(r *http.Request, err error) error {
 	klog.FromContext(r.Context()).Error(err, "Request of the E2B API failed", "method", r.Method, "path", r.URL.Path)
 	return &Error{Code: http.StatusServiceUnavailable, Message: "the request could not be carried out now", RetryAfter: time.Second}
-}
-
-func fromKeys(r *http.Request, err error) error {
-	switch {
-	case errors.Is(err, apikeys.ErrUnknownKey):
-		return &Error{Code: http.StatusUnauthorized, Message: "the API key is not known"}
-	case r.Context().Err() != nil:
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up"}
-	}
-	return internal(r, err)
 }

@@ -5,6 +5,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path"
 	"strings"
@@ -18,9 +19,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
-
-// Prefix is where OpenKruise Agents serves the same API once more.
-const Prefix = "/kruise/api"
 
 // Keys knows the API keys.
 type Keys interface {
@@ -86,7 +84,7 @@ func New(options Options) *API {
 
 // ServeHTTP answers one request. All errors are in JSON.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if rest, ok := strings.CutPrefix(r.URL.Path, Prefix); ok && (rest == "" || rest[0] == '/') {
+	if rest, ok := strings.CutPrefix(r.URL.Path, mapping.APIPrefix); ok && (rest == "" || rest[0] == '/') {
 		r = withPath(r, rest)
 	}
 	// The mux would redirect a path that is not clean.
@@ -123,7 +121,7 @@ func (a *API) methods(r *http.Request) []string {
 
 func withPath(r *http.Request, path string) *http.Request {
 	next := r.Clone(r.Context())
-	next.URL.Path, next.URL.RawPath = path, strings.TrimPrefix(r.URL.RawPath, Prefix)
+	next.URL.Path, next.URL.RawPath = path, strings.TrimPrefix(r.URL.RawPath, mapping.APIPrefix)
 	if path == "" {
 		next.URL.Path = "/"
 	}
@@ -176,10 +174,22 @@ func (a *API) caller(r *http.Request) (apikeys.Caller, error) {
 	}
 	caller, err := a.Keys.Authenticate(r.Context(), raw[0])
 	if err != nil {
-		return apikeys.Caller{}, fromKeys(r, err)
+		return apikeys.Caller{}, authenticationError(r, err)
 	}
 	if ok, after := a.Allow(caller); !ok {
 		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
 	}
 	return caller, nil
+}
+
+// authenticationError returns the *Error for an error of Authenticate.
+func authenticationError(r *http.Request, err error) error {
+	var known *Error
+	switch {
+	case errors.As(fromKeyError(err), &known):
+		return known
+	case r.Context().Err() != nil:
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up"}
+	}
+	return internal(r, err)
 }

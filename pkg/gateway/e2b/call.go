@@ -63,8 +63,8 @@ func (c *call) sandboxOf(id string) func(context.Context) (*v1alpha1.Sandbox, er
 
 func (c *call) find(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 	missing := &Error{Code: http.StatusNotFound, Message: "there is no sandbox " + quoted(id)}
-	namespace, claim, ok := v1alpha1.SplitE2BSandboxID(id)
-	if !ok || namespace != c.caller.Team || !isCode(claim) {
+	namespace, claim, ok := mapping.ParseSandboxID(id)
+	if !ok || namespace != c.caller.Team {
 		return nil, missing
 	}
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelClaimName: claim}).String()
@@ -89,7 +89,7 @@ func (c *call) find(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 			return found, nil
 		case list.Continue == "":
 			return nil, missing
-		case reads == maxReads:
+		case reads == maxPages:
 			return nil, &Error{Code: http.StatusConflict, Message: "too many sandboxes have the label of the claim of sandbox " + quoted(id)}
 		case reads == 1:
 			release, err := c.listing()
@@ -137,23 +137,10 @@ func (c *call) made(sb *v1alpha1.Sandbox, id, templateID, token string) *mapping
 	return made
 }
 
-// idOf returns the id of a sandbox that was made here, and so has a claim with a code.
-func idOf(sb *v1alpha1.Sandbox) (string, bool) {
-	id, ok := v1alpha1.IsE2B(sb)
-	return id, ok && isCode(sb.Labels[v1alpha1.LabelClaimName])
-}
-
-// isCode reports whether a name is one that claims of this API have.
-func isCode(name string) bool {
-	if len(name) != codeLength || name[0] != codePrefix {
-		return false
-	}
-	for _, b := range []byte(name[1:]) {
-		if (b < 'a' || b > 'z') && (b < '2' || b > '7') {
-			return false
-		}
-	}
-	return true
+// idOf returns the id of a sandbox. ok is false if its claim was not created by this API.
+func idOf(sb *v1alpha1.Sandbox) (id string, ok bool) {
+	id, ok = v1alpha1.IsE2B(sb)
+	return id, ok && mapping.IsClaimName(sb.Labels[v1alpha1.LabelClaimName])
 }
 
 // quoted is what a client sent, so short that it can be repeated.

@@ -8,12 +8,10 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,10 +22,6 @@ import (
 )
 
 const (
-	// codePrefix begins the name of each claim, which must begin with a letter, and
-	// codeLength is how long it is: 65 random bits.
-	codePrefix = 'e'
-	codeLength = 14
 	// maxIdempotencyKey is how long an Idempotency-Key may be.
 	maxIdempotencyKey = 256
 	// noticeable is how long a create may take before the timeout begins anew when the
@@ -45,7 +39,7 @@ func (c *call) create() error {
 	if err := c.read(&body); err != nil {
 		return err
 	}
-	code, key, err := c.name()
+	claimName, retryKey, err := c.claimNameAndRetryKey()
 	if err != nil {
 		return err
 	}
@@ -54,21 +48,21 @@ func (c *call) create() error {
 	if err != nil {
 		return err
 	}
-	if order.Slow {
+	if order.MayOutlastTimeout {
 		// Or the sandbox would come at its end. The timeout begins when it is there.
 		order.Begin(began.Add(createTimeout))
 	}
-	order.Claim.Namespace, order.Claim.Name = c.caller.Team, code
+	order.Claim.Namespace, order.Claim.Name = c.caller.Team, claimName
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
 	tokens := map[string]string{}
-	claim, err := c.claim(ctx, order, key, tokens)
+	claim, err := c.claim(ctx, order, retryKey, tokens)
 	if err != nil {
 		return err
 	}
 	bound := claim.Status.Sandboxes
 	if len(bound) == 0 {
-		return ended(key)
+		return ended(retryKey)
 	}
 	// What is needed of the sandbox stands in the claim, which saves reading it.
 	sb := &v1alpha1.Sandbox{}
@@ -80,14 +74,14 @@ func (c *call) create() error {
 		token, err = c.token(ctx, sb)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return ended(key)
+		return ended(retryKey)
 	}
 	if err != nil {
-		return c.withdraw(claim, key, err)
+		return c.withdraw(claim, retryKey, err)
 	}
-	if order.Slow || c.now().Sub(began) > noticeable {
+	if order.MayOutlastTimeout || c.now().Sub(began) > noticeable {
 		if err := c.beginAgain(ctx, order, claim); err != nil {
-			return c.withdraw(claim, key, err)
+			return c.withdraw(claim, retryKey, err)
 		}
 	}
 	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
@@ -95,10 +89,11 @@ func (c *call) create() error {
 	return nil
 }
 
-// name returns the name of the claim. With an Idempotency-Key it follows from that and from
-// the API key, so that a retry finds what it has made, and the id cannot be derived from
-// one of them without the other.
-func (c *call) name() (code, key string, err error) {
+// claimNameAndRetryKey returns the name of the claim, and the key by which a retry finds it. Without an
+// Idempotency-Key the name is random, and there is no key. With one, both follow from that and from the
+// API key, so that a retry finds what it has made, and the id cannot be derived from one of them
+// without the other.
+func (c *call) claimNameAndRetryKey() (claimName, retryKey string, err error) {
 	given := c.r.Header.Values("Idempotency-Key")
 	var sum []byte
 	switch {
@@ -113,10 +108,9 @@ func (c *call) name() (code, key string, err error) {
 		mac := hmac.New(sha256.New, []byte(c.r.Header.Get("X-Api-Key")))
 		mac.Write([]byte("idempotency\x00" + given[0]))
 		sum = mac.Sum(nil)
-		key = "e2b-" + hex.EncodeToString(sum[16:])
+		retryKey = "e2b-" + hex.EncodeToString(sum[16:])
 	}
-	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum)
-	return string(codePrefix) + strings.ToLower(text[:codeLength-1]), key, nil
+	return mapping.ClaimName(sum), retryKey, nil
 }
 
 // claim makes the claim and waits until it has its sandbox. A client that goes away gives

@@ -15,7 +15,7 @@ const (
 	MaxAnswer   = maxAnswer
 	LargeAtOnce = largeAtOnce
 	SmallPage   = smallPage
-	MaxReads    = maxReads
+	MaxPages    = maxPages
 	MaxRetries  = maxRetries
 )
 

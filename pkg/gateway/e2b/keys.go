@@ -25,7 +25,8 @@ func (c *call) listTeams() error {
 	return nil
 }
 
-// mask is what is shown of a key.
+// mask is what is shown of a key. MaskedValueSuffix stays empty, because the end of a key is secret and
+// not stored.
 type mask struct {
 	Prefix            string `json:"prefix"`
 	ValueLength       int    `json:"valueLength"`
@@ -47,7 +48,7 @@ type apiKey struct {
 func toKey(r *apikeys.Record) apiKey {
 	k := apiKey{
 		ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC().Format(time.RFC3339),
-		Mask: mask{Prefix: r.Mask.Prefix, ValueLength: r.Mask.ValueLength, MaskedValuePrefix: r.Mask.ValuePrefix, MaskedValueSuffix: r.Mask.ValueSuffix},
+		Mask: mask{Prefix: r.Mask.Prefix, ValueLength: r.Mask.ValueLength, MaskedValuePrefix: r.Mask.ValuePrefix},
 	}
 	if r.CreatedBy != "" {
 		k.CreatedBy = &r.CreatedBy
@@ -63,7 +64,7 @@ func (c *call) listKeys() error {
 	defer release()
 	records, err := c.api.Keys.List(c.r.Context(), c.caller.Team)
 	if err != nil {
-		return err
+		return fromKeyError(err)
 	}
 	all := []apiKey{}
 	for i := range records {
@@ -90,7 +91,7 @@ func (c *call) createKey() error {
 	}
 	record, raw, err := c.api.Keys.Issue(c.r.Context(), apikeys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
 	if err != nil {
-		return keyError(err)
+		return fromKeyError(err)
 	}
 	k := toKey(&record)
 	k.Key = raw
@@ -100,13 +101,15 @@ func (c *call) createKey() error {
 
 func (c *call) deleteKey() error {
 	if err := c.api.Keys.Delete(c.r.Context(), c.caller, c.r.PathValue("id")); err != nil {
-		return keyError(err)
+		return fromKeyError(err)
 	}
 	writeEmpty(c.w, http.StatusNoContent)
 	return nil
 }
 
-func keyError(err error) error {
+// fromKeyError returns the *Error for an error of Keys. It returns other errors, such as those of the
+// cluster, as they are.
+func fromKeyError(err error) error {
 	switch {
 	case errors.Is(err, apikeys.ErrNotFound):
 		return &Error{Code: http.StatusNotFound, Message: "there is no such key of this team"}

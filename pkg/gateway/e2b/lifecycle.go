@@ -30,8 +30,8 @@ const (
 	retentionHeader = "X-E2b-Kruise-Reserve-Paused-Sandbox-Duration"
 )
 
-// timeoutBody is the body of timeout, connect and resume.
-type timeoutBody struct {
+// lifecycleRequest is the body of timeout, refreshes, pause, connect and resume. Memory is ignored.
+type lifecycleRequest struct {
 	Timeout  *int64 `json:"timeout"`
 	Duration *int64 `json:"duration"`
 	Memory   *bool  `json:"memory"`
@@ -51,7 +51,7 @@ func (c *call) seconds(given *int64, otherwise int64) (time.Duration, error) {
 
 // setTimeout sets a new timeout, which begins now. 0 ends the sandbox at once.
 func (c *call) setTimeout() error {
-	var body timeoutBody
+	var body lifecycleRequest
 	if err := c.read(&body); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c *call) setTimeout() error {
 
 // refresh extends the life of a sandbox, for old SDKs. A timeout of 0 leaves its end as it is.
 func (c *call) refresh() error {
-	var body timeoutBody
+	var body lifecycleRequest
 	if err := c.read(&body); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *call) changeTimeout(change func(*v1alpha1.Sandbox) *mapping.Change) err
 // pause pauses a sandbox, and returns when its pod is gone. For a sandbox that is being paused
 // already, it waits for that.
 func (c *call) pause() error {
-	var body timeoutBody
+	var body lifecycleRequest
 	if err := c.read(&body); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (c *call) pause() error {
 
 // forHowLong reads how long a sandbox is to run.
 func (c *call) forHowLong() (time.Duration, error) {
-	var body timeoutBody
+	var body lifecycleRequest
 	if err := c.read(&body); err != nil {
 		return 0, err
 	}

@@ -117,7 +117,7 @@ func TestSandboxAmongMany(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxList","metadata":{"continue":"more"},"items":[]}`)
 	}, nil)
-	if got := code(t, api, key, "GET", "/sandboxes/"+sandboxID, ""); got != http.StatusConflict || reads != e2b.MaxReads {
+	if got := code(t, api, key, "GET", "/sandboxes/"+sandboxID, ""); got != http.StatusConflict || reads != e2b.MaxPages {
 		t.Errorf("%d after %d reads", got, reads)
 	}
 	if lists := api.Lists(); lists != 0 {

@@ -20,7 +20,7 @@ type Route struct {
 	keyless bool
 }
 
-// Routes returns all routes. Each is served below Prefix too.
+// Routes returns all routes. Each is served below mapping.APIPrefix too.
 func Routes() []Route {
 	routes := []Route{
 		{Method: http.MethodGet, Path: "/health", keyless: true},

@@ -25,9 +25,10 @@ const (
 	maxListed = 5000
 	// chunk is how many sandboxes are read at a time, or fewer if they are large (maxAnswer).
 	chunk = 100
-	// maxReads is how often is read for a page, and maxReadsAll for the list without pages.
-	maxReads    = 20
-	maxReadsAll = 10 * maxListed / chunk
+	// maxPages is how many pages of the cluster's list one request reads, and maxPagesAll how many the
+	// list without pages reads.
+	maxPages    = 20
+	maxPagesAll = 10 * maxListed / chunk
 	// listsAtOnce is how many requests read lists at a time, and listsPerTeam how many of those
 	// are of one team: each has a chunk in memory.
 	listsAtOnce  = 32
@@ -91,7 +92,7 @@ func (c *call) listAll() error {
 		if next == "" {
 			break
 		}
-		if len(found) > maxListed || reads == maxReadsAll {
+		if len(found) > maxListed || reads == maxPagesAll {
 			return &Error{Code: http.StatusBadRequest, Message: "there are too many sandboxes for one answer; take GET /v2/sandboxes, which has pages"}
 		}
 	}
@@ -117,7 +118,7 @@ func (c *call) listPage() error {
 	defer release()
 	found := []mapping.Info{}
 	read := query.Limit // enough, where the query selects all
-	for range maxReads {
+	for range maxPages {
 		missing := query.Limit - len(found)
 		part, err := c.page(c.r.Context(), query, read, next)
 		if err != nil {

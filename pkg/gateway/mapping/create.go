@@ -72,11 +72,9 @@ type Order struct {
 	Claim *v1alpha1.SandboxClaim
 	// Timeout is how long the sandbox lives, or runs until it is paused; 0 means for ever.
 	Timeout time.Duration
-	// AutoPause reports whether it is paused then, and not deleted.
-	AutoPause bool
-	// Slow reports whether the timeout could be over before the create is answered, because
-	// that may wait for a sandbox, or for what is done to it, for as long.
-	Slow bool
+	// MayOutlastTimeout reports whether the create may take as long as the timeout, because it
+	// waits for a sandbox or the timeout is short. It is false if there is no timeout.
+	MayOutlastTimeout bool
 }
 
 // Limits bound what requests ask for.
@@ -120,11 +118,11 @@ func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Or
 	if err := ext.apply(spec); err != nil {
 		return nil, err
 	}
-	order := &Order{Claim: claim, AutoPause: body.AutoPause}
+	order := &Order{Claim: claim}
 	if order.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
 		return nil, err
 	}
-	order.Slow = spec.OnShortage == v1alpha1.ShortageWait || order.Timeout <= v1alpha1.DefaultClaimTimeout
+	order.MayOutlastTimeout = order.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || order.Timeout <= v1alpha1.DefaultClaimTimeout)
 	return order, order.note(body, ext, keyID, now)
 }
 
@@ -149,7 +147,7 @@ func (o *Order) note(body *NewSandbox, ext *extensions, keyID string, now time.T
 	if o.Timeout > 0 {
 		note(v1alpha1.AnnotationE2BTimeout, strconv.FormatInt(int64(o.Timeout/time.Second), 10))
 	}
-	if o.AutoPause {
+	if body.AutoPause {
 		note(v1alpha1.AnnotationE2BAutoPause, "true")
 	}
 	note(v1alpha1.AnnotationReservePausedSandboxDuration, ext.retention)

@@ -190,3 +190,19 @@ func TestNewOrderRefuses(t *testing.T) {
 		t.Errorf("what is empty is refused: %v", err)
 	}
 }
+
+// TestMayOutlastTimeout: a create that waits, or whose timeout is short. Without a timeout it is neither.
+func TestMayOutlastTimeout(t *testing.T) {
+	const wait, never = `"e2b.agents.kruise.io/create-on-no-stock":"true"`, `"e2b.agents.kruise.io/never-timeout":"true"`
+	for body, want := range map[string]bool{
+		`{"templateID":"base","timeout":61}`:                                        false,
+		`{"templateID":"base","timeout":60}`:                                        true,
+		`{"templateID":"base","timeout":3600,"metadata":{` + wait + `}}`:            true,
+		`{"templateID":"base","timeout":5,"metadata":{` + never + `}}`:              false,
+		`{"templateID":"base","timeout":5,"metadata":{` + never + `,` + wait + `}}`: false,
+	} {
+		if o, err := order(t, body); err != nil || o.MayOutlastTimeout != want {
+			t.Errorf("%s: got %+v, %v; want %t", body, o, err, want)
+		}
+	}
+}

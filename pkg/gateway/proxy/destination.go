@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
 // Headers by which clients name a sandbox, and show what they may do.
@@ -119,7 +119,7 @@ func complete(d destination, port string) (destination, error) {
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
 		return destination{}, fmt.Errorf("%.10q is no port: give a number from 1 to 65535, without leading zeros", port)
 	}
-	if _, _, ok := routes.Split(d.id); !ok {
+	if _, _, ok := mapping.ParseSandboxID(d.id); !ok {
 		return destination{}, fmt.Errorf("%.80q is no id of a sandbox", d.id)
 	}
 	d.port = int(n)

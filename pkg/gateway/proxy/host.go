@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
 // splitHost returns what a host named <port>-<id>.<domain> consists of. ok is false if the
@@ -26,7 +26,7 @@ func (p *Proxy) splitHost(host string) (port, id string, ok bool) {
 	if len(p.options.Domains) > 0 {
 		return port, id, slices.Contains(p.options.Domains, domain)
 	}
-	_, _, ok = routes.Split(id)
+	_, _, ok = mapping.ParseSandboxID(id)
 	return port, id, ok
 }
 

@@ -53,7 +53,7 @@ type Options struct {
 	// Token tells the access token of a sandbox's runtime. It is asked for each request to a
 	// private sandbox, so answers should be kept.
 	Token func(ctx context.Context, route routes.Route) (string, error)
-	// Resume asks for a paused sandbox to be resumed. It need not wait for that.
+	// Resume resumes a paused sandbox, and returns when it runs or ctx ends.
 	Resume func(ctx context.Context, route routes.Route) error
 	// Domains are those below which hosts are named <port>-<id>. None means any.
 	Domains []string
@@ -66,7 +66,7 @@ type Options struct {
 	// MaxRequests. Zero is half and a fifth of MaxRequests.
 	PerTeam, PerSandbox int
 	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
-	// request waits for that. Zero is the default.
+	// resume may take. Zero is the default.
 	MaxResumes    int
 	ResumeTimeout time.Duration
 	// Clock is the time; nil is that of the machine.

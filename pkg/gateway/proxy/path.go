@@ -6,14 +6,17 @@ package proxy
 import (
 	"net/url"
 	"strings"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
+// pathPrefix begins the paths that name a sandbox. mapping.APIPrefix is below it.
 const pathPrefix = "/kruise/"
 
 // splitPath returns what a path /kruise/<id>/<port>/<rest> consists of; rest is as it was
 // escaped, and begins with a slash. ok is false for other paths, and for the API's.
 func splitPath(u *url.URL) (id, port, rest string, ok bool) {
-	if u.Path == pathPrefix+"api" || strings.HasPrefix(u.Path, pathPrefix+"api/") {
+	if u.Path == mapping.APIPrefix || strings.HasPrefix(u.Path, mapping.APIPrefix+"/") {
 		return "", "", "", false
 	}
 	path, ok := strings.CutPrefix(u.EscapedPath(), pathPrefix)

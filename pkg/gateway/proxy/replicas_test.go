@@ -41,13 +41,14 @@ func replica(t *testing.T, server *testutil.Server, watching bool) (*world, *rou
 	})
 	if watching {
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- table.Run(ctx) }()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			table.Run(ctx)
+		}()
 		t.Cleanup(func() {
 			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("the table ended: %v", err)
-			}
+			<-ended
 		})
 		settles(t, func() error {
 			if !table.HasSynced() {

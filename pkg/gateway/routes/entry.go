@@ -4,7 +4,6 @@
 package routes
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// entry is all that is kept of a sandbox: some 200 bytes, where the object has thousands.
+// entry is all that is kept of a sandbox: about 200 bytes, 400 with the entries of the maps in
+// store, where the object has thousands.
 // It stands for the object in the reflector too, so that a list is never in memory in full.
 type entry struct {
 	// id is empty for a sandbox that is none of the E2B API after all. Its parts are the
@@ -29,13 +29,11 @@ type entry struct {
 	version uint64
 	// claimed and shutdown are Unix times; 0 is never.
 	claimed, shutdown int64
-	// timeout is in seconds.
-	timeout uint32
-	split   uint8
-	state   State
+	split             uint8
+	state             State
 	// deleting is a sandbox that is about to be gone.
-	deleting                       bool
-	autoPause, autoResume, private bool
+	deleting            bool
+	autoResume, private bool
 }
 
 var (
@@ -66,10 +64,6 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 	if at, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
 		e.claimed = at.Unix()
 	}
-	if seconds, err := strconv.ParseUint(annotations[v1alpha1.AnnotationE2BTimeout], 10, 64); err == nil {
-		e.timeout = uint32(min(seconds, math.MaxUint32))
-	}
-	e.autoPause = annotations[v1alpha1.AnnotationE2BAutoPause] == "true"
 	e.autoResume = annotations[v1alpha1.AnnotationE2BAutoResume] == "true"
 	e.private = v1alpha1.IsE2BPrivate(sandbox)
 	return e
@@ -79,7 +73,7 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 func (e *entry) route(now time.Time) Route {
 	route := Route{
 		ID: e.id, Namespace: e.id[:e.split], Name: e.name, Claim: e.id[e.split+2:], UID: e.uid, State: e.state,
-		AutoResume: e.autoResume, Private: e.private, Timeout: time.Duration(e.timeout) * time.Second, AutoPause: e.autoPause,
+		AutoResume: e.autoResume, Private: e.private,
 	}
 	if e.shutdown != 0 && now.Unix() >= e.shutdown {
 		route.State = Other

@@ -5,7 +5,6 @@ package routes
 
 import (
 	"errors"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -44,8 +43,4 @@ type Route struct {
 	AutoResume bool
 	// Private is true where ports take the sandbox's traffic access token only.
 	Private bool
-	// Timeout is what was asked for; zero is none.
-	Timeout time.Duration
-	// AutoPause is true where the sandbox is paused at the end of its timeout.
-	AutoPause bool
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 )
 
@@ -29,11 +30,11 @@ const (
 	// maxUnknown is how many ids that do not exist are remembered, and unknownFor how long.
 	maxUnknown = 4096
 	unknownFor = time.Second
-	// maxReads is how many unknown ids are looked up at a time. misses is how many ids that do
-	// not exist are looked up for one source at once, and missesPerSecond how many more each
-	// second: clients ask for sandboxes that have ended as well.
-	maxReads                = 16
-	misses, missesPerSecond = 200, 50
+	// maxConcurrentReads is how many unknown ids are looked up at a time. missBurst is how many
+	// ids that do not exist are looked up for one source at once, and missesPerSecond how many
+	// more each second: clients ask for sandboxes that have ended as well.
+	maxConcurrentReads         = 16
+	missBurst, missesPerSecond = 200, 50
 	// maxTeams bounds the teams whose limit is remembered. One that was forgotten begins anew.
 	maxTeams = 16384
 )
@@ -52,7 +53,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Table knows the sandboxes of the E2B API, at some 400 bytes each. Run fills it; without
+// Table knows the sandboxes of the E2B API, at about 400 bytes each. Run fills it; without
 // that, each question is passed on to the API server.
 type Table struct {
 	client        typed.AgentsV1alpha1Interface
@@ -83,7 +84,7 @@ func New(client versioned.Interface, options Options) *Table {
 		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
 		verifier: podaddress.New(options.Pods),
 		store:    newStore(options.Clock), unknown: lru.New(maxUnknown),
-		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxReads, Misses: misses, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
+		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
 		limits:  fairness.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
 	}
 }
@@ -104,7 +105,7 @@ func (t *Table) Find(ctx context.Context, id string) (Route, error) {
 	if route, ok := t.store.find(id); ok {
 		return route, nil
 	}
-	namespace, claim, ok := Split(id)
+	namespace, claim, ok := mapping.ParseSandboxID(id)
 	if !ok || t.isUnknown(id) {
 		return Route{}, ErrNotFound
 	}

@@ -20,8 +20,8 @@ import (
 // pageSize is how many sandboxes are in memory in full when all are listed.
 const pageSize = 500
 
-// Run watches until ctx is done, and begins again whenever the watch breaks.
-func (t *Table) Run(ctx context.Context) error {
+// Run watches until ctx is done. It starts the watch again whenever it breaks.
+func (t *Table) Run(ctx context.Context) {
 	reflector := cache.NewReflectorWithOptions(t.listWatch(), nil, t.store, cache.ReflectorOptions{
 		Name: "routes", TypeDescription: "sandboxes of the E2B API", Clock: t.clock,
 		// Everything that is created elsewhere is read through as long as the watch is
@@ -30,7 +30,6 @@ func (t *Table) Run(ctx context.Context) error {
 	})
 	reflector.WatchListPageSize = pageSize
 	reflector.RunWithContext(ctx)
-	return nil
 }
 
 // listWatch lists and watches the sandboxes as entries.

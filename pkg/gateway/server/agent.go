@@ -27,8 +27,6 @@ const (
 	tokensKept      = 10000
 	tokenLifetime   = 10 * time.Minute
 	failureLifetime = time.Second
-	// resumeTimeout bounds a resume because of traffic.
-	resumeTimeout = time.Minute
 )
 
 // agent acts for teams where traffic needs it.
@@ -95,10 +93,9 @@ type tokenKey struct {
 	uid   types.UID
 }
 
-// resume resumes the sandbox of a route that traffic came for.
+// resume resumes the sandbox of a route because of traffic, and returns when it runs. The caller
+// limits how long that may take (proxy.Options.ResumeTimeout).
 func (a *agent) resume(ctx context.Context, route routes.Route) error {
-	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
-	defer cancel()
 	client, err := a.teams.For(route.Namespace)
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -93,22 +93,15 @@ func New(c Config) (*Gateway, error) {
 	}, nil
 }
 
-// Run learns of keys and routes until ctx is cancelled, and returns when that has ended.
-func (g *Gateway) Run(ctx context.Context) error {
+// Run watches keys and routes until ctx is cancelled, and returns when the watches have ended.
+func (g *Gateway) Run(ctx context.Context) {
 	defer g.forwarder.Close()
-	group, ctx := errgroup.WithContext(ctx)
+	var watches sync.WaitGroup
 	if g.source != nil {
-		group.Go(func() error {
-			g.source.Run(ctx)
-			return nil
-		})
+		watches.Go(func() { g.source.Run(ctx) })
 	}
-	group.Go(func() error { return g.table.Run(ctx) })
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	watches.Go(func() { g.table.Run(ctx) })
+	watches.Wait()
 }
 
 // Ready returns nil when the gateway knows the keys and the routes.
