@@ -362,8 +362,8 @@ func idOf(claim *v1alpha1.SandboxClaim) string {
 
 // claim is what the gateway makes of the body of create.
 func (t *team) claim(now time.Time) *v1alpha1.SandboxClaim {
-	body := &mapping.NewSandbox{TemplateID: t.pool.name(), Timeout: new(int64(e2bTimeout))}
-	claim := got(mapping.NewOrder(body, t.keyID, mapping.Limits{MaxTimeout: mapping.DefaultMaxTimeout}, now)).Claim
+	body := &mapping.CreateRequest{TemplateID: t.pool.name(), Timeout: new(int64(e2bTimeout))}
+	claim := got(mapping.NewCreatePlan(body, t.keyID, mapping.Limits{MaxTimeout: mapping.DefaultMaxTimeout}, now)).Claim
 	claim.Namespace = t.pool.namespace
 	random := make([]byte, 10)
 	_, _ = rand.Read(random) // never fails

@@ -44,9 +44,9 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 	}
 	known := apikeys.New(kept)
 	gateway, err := server.New(server.Config{
-		Options: o.E2B, Client: finishing(api.LoopbackClientConfig()), Keys: known,
+		Options: o.E2B, RESTConfig: finishing(api.LoopbackClientConfig()), Keys: known,
 		// Without a cluster no other user may do anything.
-		Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated},
+		ImpersonateGroups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated},
 	})
 	if err != nil {
 		return fmt.Errorf("E2B API: %w", err)

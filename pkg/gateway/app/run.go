@@ -42,7 +42,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	secrets := apikeys.NewSecrets(client.CoreV1(), o.KeysNamespace, clock.RealClock{})
 	registerMetrics()
-	gateway, err := server.New(server.Config{Options: o.Options, Client: config, Keys: apikeys.New(secrets), Source: secrets})
+	gateway, err := server.New(server.Config{Options: o.Options, RESTConfig: config, Keys: apikeys.New(secrets), KeyWatcher: secrets})
 	if err != nil {
 		return err
 	}

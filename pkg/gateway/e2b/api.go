@@ -32,7 +32,7 @@ type Keys interface {
 type Options struct {
 	// Keys knows the API keys.
 	Keys Keys
-	// Allow reports whether a key may make a request now, or else when.
+	// Allow reports whether a key may make a request now. If not, it returns when.
 	Allow func(caller apikeys.Caller) (ok bool, retryAfter time.Duration)
 	// Clients returns the client that acts for a team.
 	Clients func(team string) (versioned.Interface, error)
@@ -42,42 +42,47 @@ type Options struct {
 	Domain string
 	// EnvdVersion is reported to clients, which decide by it what envd can do.
 	EnvdVersion string
-	// AllowKeys reports whether teams may make keys of their own through the API.
-	AllowKeys bool
-	// MaxInFlight is how many requests are processed at a time. A team has at most what it
+	// CanCreateKeys reports whether keys may create keys of their team through the API.
+	CanCreateKeys bool
+	// MaxAPIRequests is how many requests are processed at a time. A team has at most what it
 	// leaves free for others.
-	MaxInFlight int
-	// Stopped waits until the proxy knows that the sandbox of an id does not run any more,
-	// for a moment at most; nil waits for nothing.
-	Stopped func(ctx context.Context, id string)
+	MaxAPIRequests int
+	// WaitUntilStopped waits until the proxy knows that the sandbox of an id does not run any
+	// more, for a moment at most; nil waits for nothing.
+	WaitUntilStopped func(ctx context.Context, id string)
 	// Clock is the time of day.
 	Clock clock.PassiveClock
 }
 
 // API serves the E2B API.
 type API struct {
-	Options
-	// places limits all requests, lists those that read lists, and waits those that wait for a
-	// sandbox. A request that waits has given back its place in places.
-	places, lists, waits *fairness.Places
-	// large has the places of answers of the API server that are large. Teams share them, and
-	// wait for them.
-	large *fairness.Places
+	options Options
+	// requestSlots are the slots of all requests, listSlots of those that read lists, and
+	// waitSlots of those that wait for a sandbox. A request that waits has released its slot in
+	// requestSlots.
+	requestSlots, listSlots, waitSlots *fairness.Places
+	// largeResponseSlots are the slots of large responses of the API server. Requests wait for
+	// them.
+	largeResponseSlots *fairness.Places
 
 	mux *http.ServeMux
-	// readTimeout is readTimeout, but for tests.
+	// readTimeout is the constant readTimeout, but for tests.
 	readTimeout time.Duration
 }
 
 // New returns an API.
 func New(options Options) *API {
 	a := &API{
-		Options: options, places: fairness.New(options.MaxInFlight, options.MaxInFlight), lists: fairness.New(listsAtOnce, listsPerTeam),
-		waits: fairness.New(options.MaxInFlight, options.MaxInFlight), large: fairness.New(largeAtOnce, largeAtOnce),
-		mux: http.NewServeMux(), readTimeout: readTimeout,
+		options:            options,
+		requestSlots:       fairness.New(options.MaxAPIRequests, options.MaxAPIRequests),
+		listSlots:          fairness.New(listsAtOnce, listsPerTeam),
+		waitSlots:          fairness.New(options.MaxAPIRequests, options.MaxAPIRequests),
+		largeResponseSlots: fairness.New(largeAtOnce, largeAtOnce),
+		mux:                http.NewServeMux(),
+		readTimeout:        readTimeout,
 	}
-	for _, route := range Routes() {
-		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
+	for _, endpoint := range Endpoints() {
+		a.mux.Handle(endpoint.Method+" "+endpoint.Path, a.handler(endpoint))
 	}
 	return a
 }
@@ -94,7 +99,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Without a key the response does not say which paths there are.
-	if _, err := a.caller(r); err != nil {
+	if _, err := a.authenticate(r); err != nil {
 		writeError(w, err)
 		return
 	}
@@ -128,55 +133,57 @@ func withPath(r *http.Request, path string) *http.Request {
 	return next
 }
 
-// handler authenticates and bounds what a route does.
-func (a *API) handler(route Route) http.Handler {
+// handler returns the handler of an endpoint. It authenticates requests and limits how many are
+// processed at a time.
+func (a *API) handler(endpoint Endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var caller apikeys.Caller
-		if !route.keyless {
+		if !endpoint.isPublic {
 			var err error
-			if caller, err = a.caller(r); err != nil {
+			if caller, err = a.authenticate(r); err != nil {
 				writeError(w, err)
 				return
 			}
 		}
 		switch {
-		case route.Unserved != "":
-			writeError(w, &Error{Code: http.StatusNotImplemented, Message: (&mapping.UnservedError{What: route.Unserved}).Error()})
+		case endpoint.Unserved != "":
+			writeError(w, &Error{Code: http.StatusNotImplemented, Message: (&mapping.UnservedError{What: endpoint.Unserved}).Error()})
 			return
-		case route.serve == nil:
+		case endpoint.serve == nil:
 			writeEmpty(w, http.StatusOK)
 			return
 		}
-		release, ok := a.places.Take(caller.Team)
+		release, ok := a.requestSlots.Take(caller.Team)
 		if !ok {
 			writeError(w, &Error{Code: http.StatusTooManyRequests, Message: "too many requests of this team at a time", RetryAfter: time.Second})
 			return
 		}
 		defer release()
-		client, err := a.Clients(caller.Team)
+		client, err := a.options.Clients(caller.Team)
 		if err != nil {
-			writeError(w, internal(r, err))
+			writeError(w, unavailable(r, err))
 			return
 		}
 		r = r.WithContext(identity.WithKeyID(r.Context(), caller.KeyID))
-		c := &call{api: a, w: w, r: r, caller: caller, agents: client.AgentsV1alpha1(), release: release}
-		if err := route.serve(c); err != nil {
+		c := &call{api: a, w: w, r: r, caller: caller, release: release, cluster: &teamClient{api: a, agents: client.AgentsV1alpha1(), team: caller.Team}}
+		if err := endpoint.serve(c); err != nil {
 			c.fail(err)
 		}
 	})
 }
 
-// caller returns whose key a request has, if it may be served now.
-func (a *API) caller(r *http.Request) (apikeys.Caller, error) {
+// authenticate returns the caller whose key a request has. It also applies the rate limit of the key
+// and of its team.
+func (a *API) authenticate(r *http.Request) (apikeys.Caller, error) {
 	raw := r.Header.Values("X-Api-Key")
 	if len(raw) != 1 || raw[0] == "" {
 		return apikeys.Caller{}, &Error{Code: http.StatusUnauthorized, Message: "the header X-API-Key must have one API key"}
 	}
-	caller, err := a.Keys.Authenticate(r.Context(), raw[0])
+	caller, err := a.options.Keys.Authenticate(r.Context(), raw[0])
 	if err != nil {
 		return apikeys.Caller{}, authenticationError(r, err)
 	}
-	if ok, after := a.Allow(caller); !ok {
+	if ok, after := a.options.Allow(caller); !ok {
 		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
 	}
 	return caller, nil
@@ -191,5 +198,5 @@ func authenticationError(r *http.Request, err error) error {
 	case r.Context().Err() != nil:
 		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up"}
 	}
-	return internal(r, err)
+	return unavailable(r, err)
 }

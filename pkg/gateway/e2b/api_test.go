@@ -45,7 +45,7 @@ func TestAPI(t *testing.T) {
 	}
 
 	sub("life", func(w *world) {
-		var made mapping.Made
+		var made mapping.SandboxResponse
 		w.want(http.StatusCreated, key, "POST", "/v2/sandboxes", "/v2/sandboxes", `{"templateID":"base","metadata":{"a/b":"c d","label:run":"7"}}`).into(w, &made)
 		id := made.SandboxID
 		if made.EnvdVersion != "0.4.0" || made.Domain != "box.example" || made.TemplateID != "base" || made.EnvdAccessToken == "" || made.TrafficAccessToken != nil {
@@ -246,7 +246,7 @@ func TestAPI(t *testing.T) {
 
 	sub("retries", func(w *world) {
 		const body = `{"templateID":"base","timeout":60}`
-		var first, again, third mapping.Made
+		var first, again, third mapping.SandboxResponse
 		w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k1").into(w, &first)
 		w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k1").into(w, &again)
 		if first.SandboxID != again.SandboxID || first.EnvdAccessToken != again.EnvdAccessToken {
@@ -257,7 +257,7 @@ func TestAPI(t *testing.T) {
 		ids := make([]string, 8)
 		for i := range ids {
 			wait.Go(func() {
-				var made mapping.Made
+				var made mapping.SandboxResponse
 				answer := w.ask(key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k2")
 				if answer.code != http.StatusCreated {
 					t.Errorf("one of eight at once: %d %s", answer.code, answer.body)
@@ -436,7 +436,7 @@ func TestClaimGoesWithItsSandbox(t *testing.T) {
 func TestRates(t *testing.T) {
 	w := newWorld(t, func(o *e2b.Options) {
 		o.Allow = func(c apikeys.Caller) (bool, time.Duration) { return c.Team != "greedy", 1500 * time.Millisecond }
-		o.AllowKeys = false
+		o.CanCreateKeys = false
 	})
 	a := w.want(http.StatusTooManyRequests, w.key("greedy"), "GET", "/v2/sandboxes", "", "")
 	if a.header.Get("Retry-After") != "2" {

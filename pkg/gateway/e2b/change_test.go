@@ -53,7 +53,7 @@ func TestChangesInBetween(t *testing.T) {
 		method, call, body string
 		code               int
 		patch              string
-		state              mapping.State
+		state              mapping.E2BState
 	}{
 		"timeout of one that was paused": {"PATCH", "/timeout", `{"timeout":600}`, http.StatusConflict, pauses, mapping.StatePaused},
 		"timeout of one that changed":    {"PATCH", "/timeout", `{"timeout":600}`, http.StatusNoContent, notes, mapping.StateRunning},
@@ -105,7 +105,7 @@ func TestLostAnswers(t *testing.T) {
 	all.Run("the token", func(t *testing.T) {
 		one := *all
 		one.T = t
-		var first, again mapping.Made
+		var first, again mapping.SandboxResponse
 		body := `{"templateID":"base"}`
 		one.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k").into(t, &first)
 		one.once("POST", "/runtimeaccess", lost) // which a repeated create asks for
@@ -137,7 +137,7 @@ func TestCreateIsOneRequest(t *testing.T) {
 		return nil
 	}
 	w.before.Store(&before)
-	var made mapping.Made
+	var made mapping.SandboxResponse
 	w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", `{"templateID":"base"}`).into(t, &made)
 	w.before.Store(nil)
 	mu.Lock()
@@ -153,7 +153,7 @@ func TestCreateIsOneRequest(t *testing.T) {
 // TestWaitsAtOnce: a request that waits for a sandbox takes no place from others of its team.
 // If too many requests wait, a request still has its effect, and is answered with 503.
 func TestWaitsAtOnce(t *testing.T) {
-	w := newWorld(t, func(o *e2b.Options) { o.MaxInFlight = 2 }) // of which a team alone has one
+	w := newWorld(t, func(o *e2b.Options) { o.MaxAPIRequests = 2 }) // of which a team alone has one
 	w.pool("team", "base", 2)
 	key := w.key("team")
 	first, second := w.create(key, `{"templateID":"base"}`), w.create(key, `{"templateID":"base"}`)

@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// maxIdempotencyKey is how long an Idempotency-Key may be.
+	// maxIdempotencyKey is how many bytes an Idempotency-Key may have.
 	maxIdempotencyKey = 256
-	// noticeable is how long a create may take before the timeout begins anew when the
-	// sandbox is there.
-	noticeable = 2 * time.Second
-	// createTimeout bounds a create whose client waits for ever.
+	// restartAfter is how long a create may take before the timeout of the sandbox is restarted when
+	// the create is answered.
+	restartAfter = 2 * time.Second
+	// createTimeout limits a create of a client that waits for ever.
 	createTimeout = mapping.MaxWait * time.Second
-	// cleanupTimeout bounds what is done for a client that is gone.
+	// cleanupTimeout limits what is done for a client that is gone.
 	cleanupTimeout = 15 * time.Second
 )
 
-// create is one claim, and answered when that has its sandbox.
+// create creates a claim, and responds when the claim has its sandbox.
 func (c *call) create() error {
-	var body mapping.NewSandbox
-	if err := c.read(&body); err != nil {
+	var body mapping.CreateRequest
+	if err := c.decodeBody(&body); err != nil {
 		return err
 	}
 	claimName, retryKey, err := c.claimNameAndRetryKey()
@@ -44,48 +44,49 @@ func (c *call) create() error {
 		return err
 	}
 	began := c.now()
-	order, err := mapping.NewOrder(&body, c.caller.KeyID, c.api.Limits, began)
+	plan, err := mapping.NewCreatePlan(&body, c.caller.KeyID, c.api.options.Limits, began)
 	if err != nil {
 		return err
 	}
-	if order.MayOutlastTimeout {
-		// Or the sandbox would come at its end. The timeout begins when it is there.
-		order.Begin(began.Add(createTimeout))
+	if plan.MayOutlastTimeout {
+		// Give the claim the latest possible end. The timeout restarts when the create is answered.
+		plan.SetTimeoutStart(began.Add(createTimeout))
 	}
-	order.Claim.Namespace, order.Claim.Name = c.caller.Team, claimName
+	plan.Claim.Namespace, plan.Claim.Name = c.caller.Team, claimName
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
 	tokens := map[string]string{}
-	claim, err := c.claim(ctx, order, retryKey, tokens)
+	claim, err := c.claim(ctx, plan, retryKey, tokens)
 	if err != nil {
 		return err
 	}
 	bound := claim.Status.Sandboxes
 	if len(bound) == 0 {
-		return ended(retryKey)
+		// The claim had its sandbox, but the sandbox was deleted since: most often this is a retry.
+		return sandboxGoneError(retryKey)
 	}
-	// What is needed of the sandbox stands in the claim, which saves reading it.
+	// The claim has all that the response needs, which saves reading the sandbox.
 	sb := &v1alpha1.Sandbox{}
 	sb.Namespace, sb.Name, sb.UID = claim.Namespace, bound[0].Name, bound[0].UID
 	sb.Labels = map[string]string{v1alpha1.LabelClaimName: claim.Name}
 	sb.Annotations = claim.Spec.Annotations
-	token, answered := tokens[sb.Name]
-	if !answered {
+	token, returned := tokens[sb.Name]
+	if !returned {
 		token, err = c.token(ctx, sb)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return ended(retryKey)
+		return sandboxGoneError(retryKey)
 	}
 	if err != nil {
-		return c.withdraw(claim, retryKey, err)
+		return c.giveBackUnlessKeyed(claim, retryKey, err)
 	}
-	if order.MayOutlastTimeout || c.now().Sub(began) > noticeable {
-		if err := c.beginAgain(ctx, order, claim); err != nil {
-			return c.withdraw(claim, retryKey, err)
+	if plan.MayOutlastTimeout || c.now().Sub(began) > restartAfter {
+		if err := c.restartTimeout(ctx, plan, claim); err != nil {
+			return c.giveBackUnlessKeyed(claim, retryKey, err)
 		}
 	}
 	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
-	writeJSON(c.w, http.StatusCreated, c.made(sb, id, body.TemplateID, token))
+	writeJSON(c.w, http.StatusCreated, c.sandboxResponse(sb, id, body.TemplateID, token))
 	return nil
 }
 
@@ -113,87 +114,95 @@ func (c *call) claimNameAndRetryKey() (claimName, retryKey string, err error) {
 	return mapping.ClaimName(sum), retryKey, nil
 }
 
-// claim makes the claim and waits until it has its sandbox. A client that goes away gives
-// it back, unless it has a key to come again with. tokens gets the access token, where the
-// answer to the create has it.
-func (c *call) claim(ctx context.Context, order *mapping.Order, key string, tokens map[string]string) (*v1alpha1.SandboxClaim, error) {
+// claim creates the claim and waits until it has its sandbox. If the client goes away, the claim is given
+// back, unless the client can retry with a key. tokens gets the access token, if the response to the
+// create has it.
+func (c *call) claim(ctx context.Context, plan *mapping.CreatePlan, retryKey string, tokens map[string]string) (*v1alpha1.SandboxClaim, error) {
 	options := client.Options{
-		Key: key, User: v1alpha1.E2BUser(c.caller.Team), AccessTokens: tokens, OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout,
+		Key: retryKey, User: v1alpha1.E2BUser(c.caller.Team), AccessTokens: tokens, OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout,
 	}
-	if key != "" {
+	if retryKey != "" {
 		options.OnGiveUp = client.GiveUpKeep
 	}
-	claim, err := client.ClaimAndWait(ctx, c.agents, order.Claim, options)
-	var short *client.IncompleteError
-	var unsure *client.GivenUpError
+	claim, err := client.ClaimAndWait(ctx, c.cluster.agents, plan.Claim, options)
+	var incomplete *client.IncompleteError
+	var gaveUp *client.GivenUpError
 	switch {
-	case errors.As(err, &short):
-		return nil, c.withdraw(short.Claim, "", fromIncomplete(short))
-	case errors.As(err, &unsure):
-		return nil, internal(c.r, err)
+	case errors.As(err, &incomplete):
+		// Also with a key, so that a retry does not find a claim that has failed.
+		return nil, c.giveBack(incomplete.Claim, fromIncomplete(incomplete))
+	case errors.As(err, &gaveUp):
+		return nil, unavailable(c.r, err)
 	case apierrors.IsAlreadyExists(err):
 		return nil, &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
-	case apierrors.IsInvalid(err) && isMissing(err):
+	case apierrors.IsInvalid(err) && isTemplateMissing(err):
 		return nil, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("Template or Checkpoint not found: there is no SandboxSet or SandboxTemplate %s in namespace %s",
-			quoted(order.Claim.Spec.TemplateName), c.caller.Team)}
+			quoted(plan.Claim.Spec.TemplateName), c.caller.Team)}
 	}
 	return claim, err
 }
 
-// ended is the answer to a create whose sandbox is gone. With a key that is a repeated one.
-func ended(key string) error {
-	if key == "" {
+// sandboxGoneError is the error of a create whose claim has lost its sandbox. With a key it is a repeated
+// create.
+func sandboxGoneError(retryKey string) error {
+	if retryKey == "" {
 		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox was deleted while it was handed out: create another one", RetryAfter: time.Second}
 	}
 	return &Error{Code: http.StatusConflict, Message: "the sandbox of this request has ended already; for another one take a new Idempotency-Key"}
 }
 
-// withdraw gives back a claim that the client does not learn of, and returns why.
-func (c *call) withdraw(claim *v1alpha1.SandboxClaim, key string, why error) error {
-	if key != "" {
-		return why // it is found again by its key
+// giveBackUnlessKeyed gives back a claim if the client has no key to find it by in a retry. It returns
+// cause, the error that the client gets.
+func (c *call) giveBackUnlessKeyed(claim *v1alpha1.SandboxClaim, retryKey string, cause error) error {
+	if retryKey != "" {
+		return cause
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), cleanupTimeout)
-	defer cancel()
-	if err := client.GiveBack(ctx, c.agents, claim); err != nil {
-		return errors.Join(why, fmt.Errorf("giving it back: %w", err))
-	}
-	return why
+	return c.giveBack(claim, cause)
 }
 
-// beginAgain lets the timeout begin now, for a sandbox that took long to come. One that has
-// another than its claim says was answered before: this is a retry.
-func (c *call) beginAgain(ctx context.Context, order *mapping.Order, claim *v1alpha1.SandboxClaim) error {
-	if order.Timeout == 0 {
+// giveBack gives back a claim that the client gets no response about, and returns cause.
+func (c *call) giveBack(claim *v1alpha1.SandboxClaim, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), cleanupTimeout)
+	defer cancel()
+	if err := client.GiveBack(ctx, c.cluster.agents, claim); err != nil {
+		return errors.Join(cause, fmt.Errorf("giving it back: %w", err))
+	}
+	return cause
+}
+
+// restartTimeout lets the timeout of a sandbox start now. If the timeout of the sandbox already differs
+// from the claim's, an earlier try restarted it; restartTimeout leaves it.
+func (c *call) restartTimeout(ctx context.Context, plan *mapping.CreatePlan, claim *v1alpha1.SandboxClaim) error {
+	if plan.Timeout == 0 {
 		return nil
 	}
-	_, _, err := c.changeOf(ctx, c.sandboxOf(v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		if mapping.Begun(sb, claim) {
-			return mapping.Nothing(sb), nil
+	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
+	_, _, err := c.cluster.patchWith(ctx, c.cluster.getterByID(id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.HasChangedTimeout(sb, claim) {
+			return mapping.NoChange(sb), nil
 		}
-		return mapping.SetTimeout(sb, c.now().Add(order.Timeout)), nil
+		return mapping.SetTimeout(sb, c.now().Add(plan.Timeout)), nil
 	})
 	return err
 }
 
-// fromIncomplete is what a claim that ended without a sandbox means.
+// fromIncomplete returns the *Error for a claim that ended without a sandbox.
 func fromIncomplete(e *client.IncompleteError) error {
-	told := &Error{Code: http.StatusInternalServerError, Message: "no sandbox: " + e.Message}
+	apiErr := &Error{Code: http.StatusInternalServerError, Message: "no sandbox: " + e.Message}
 	switch e.Reason {
 	case v1alpha1.ReasonTimeoutReached:
-		told.Code, told.RetryAfter = http.StatusTooManyRequests, time.Second
+		apiErr.Code, apiErr.RetryAfter = http.StatusTooManyRequests, time.Second
 	case v1alpha1.ReasonSandboxSetNotFound, v1alpha1.ReasonSandboxTemplateNotFound:
-		told.Code, told.Message = http.StatusBadRequest, "Template or Checkpoint not found: "+e.Message
+		apiErr.Code, apiErr.Message = http.StatusBadRequest, "Template or Checkpoint not found: "+e.Message
 	case v1alpha1.ReasonEnvVarsInjectionRejected, v1alpha1.ReasonVolumeClaimTemplatesRejected,
 		v1alpha1.ReasonInplaceUpdateRejected, v1alpha1.ReasonTooLarge, v1alpha1.ReasonInvalidMetadata, v1alpha1.ReasonMountFailed:
-		told.Code = http.StatusBadRequest
+		apiErr.Code = http.StatusBadRequest
 	}
-	return told
+	return apiErr
 }
 
-// isMissing reports whether a claim is invalid because nothing has the name that it asks
-// for.
-func isMissing(err error) bool {
+// isTemplateMissing reports whether a claim is invalid because there is no template of its name.
+func isTemplateMissing(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return false

@@ -11,19 +11,19 @@ func (a *API) SetReadTimeout(d time.Duration) { a.readTimeout = d }
 // The bounds of what is read of an answer of the API server, and of how many large ones are
 // read at a time.
 const (
-	SmallAnswer = smallAnswer
-	MaxAnswer   = maxAnswer
-	LargeAtOnce = largeAtOnce
-	SmallPage   = smallPage
-	MaxPages    = maxPages
-	MaxRetries  = maxRetries
+	SmallResponse = smallResponse
+	MaxResponse   = maxResponse
+	LargeAtOnce   = largeAtOnce
+	SmallPage     = smallPage
+	MaxPages      = maxPages
+	MaxRetries    = maxRetries
 )
 
-// LargeAnswers is how many large answers are read now.
-func (a *API) LargeAnswers() int { return a.large.Held() }
+// LargeResponses is how many large answers are read now.
+func (a *API) LargeResponses() int { return a.largeResponseSlots.Held() }
 
 // Lists is how many lists are read now.
-func (a *API) Lists() int { return a.lists.Held() }
+func (a *API) Lists() int { return a.listSlots.Held() }
 
 // ListsPerTeam is how many lists of a team are read at a time.
 const ListsPerTeam = listsPerTeam

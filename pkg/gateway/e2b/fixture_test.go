@@ -100,8 +100,8 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	options := e2b.Options{
 		Keys: w.keys, Clients: identity.New(config, user.SystemPrivilegedGroup).For,
 		Allow:  func(apikeys.Caller) (bool, time.Duration) { return true, 0 },
-		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", Domain: "box.example", AllowKeys: true,
-		MaxInFlight: 100, Clock: clock.RealClock{},
+		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", Domain: "box.example", CanCreateKeys: true,
+		MaxAPIRequests: 100, Clock: clock.RealClock{},
 	}
 	for _, c := range change {
 		c(&options)
@@ -250,7 +250,7 @@ func (w *world) want(code int, key, method, path, route, body string, headers ..
 // create makes a sandbox and returns its id.
 func (w *world) create(key, body string) string {
 	w.Helper()
-	var made mapping.Made
+	var made mapping.SandboxResponse
 	w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body).into(w, &made)
 	return made.SandboxID
 }

@@ -5,7 +5,6 @@ package e2b
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
@@ -57,12 +56,12 @@ func toKey(r *apikeys.Record) apiKey {
 }
 
 func (c *call) listKeys() error {
-	release, err := c.listing()
+	release, err := c.cluster.takeListSlot()
 	if err != nil {
 		return err
 	}
 	defer release()
-	records, err := c.api.Keys.List(c.r.Context(), c.caller.Team)
+	records, err := c.api.options.Keys.List(c.r.Context(), c.caller.Team)
 	if err != nil {
 		return fromKeyError(err)
 	}
@@ -76,20 +75,20 @@ func (c *call) listKeys() error {
 
 // createKey makes another key of the team.
 func (c *call) createKey() error {
-	if !c.api.AllowKeys {
+	if !c.api.options.CanCreateKeys {
 		return &Error{Code: http.StatusForbidden, Message: "this gateway lets no key make keys; ask its administrators for one"}
 	}
 	var body struct {
 		Name     string `json:"name"`
 		TeamName string `json:"teamName"`
 	}
-	if err := c.decode(&body, (*json.Decoder).DisallowUnknownFields); err != nil {
+	if err := c.decodeBodyWith(&body, (*json.Decoder).DisallowUnknownFields); err != nil {
 		return err
 	}
 	if body.TeamName != "" && body.TeamName != c.caller.Team {
 		return &Error{Code: http.StatusForbidden, Message: "a key makes keys of its own team only"}
 	}
-	record, raw, err := c.api.Keys.Issue(c.r.Context(), apikeys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
+	record, raw, err := c.api.options.Keys.Issue(c.r.Context(), apikeys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
 	if err != nil {
 		return fromKeyError(err)
 	}
@@ -100,27 +99,9 @@ func (c *call) createKey() error {
 }
 
 func (c *call) deleteKey() error {
-	if err := c.api.Keys.Delete(c.r.Context(), c.caller, c.r.PathValue("id")); err != nil {
+	if err := c.api.options.Keys.Delete(c.r.Context(), c.caller, c.r.PathValue("id")); err != nil {
 		return fromKeyError(err)
 	}
 	writeEmpty(c.w, http.StatusNoContent)
 	return nil
-}
-
-// fromKeyError returns the *Error for an error of Keys. It returns other errors, such as those of the
-// cluster, as they are.
-func fromKeyError(err error) error {
-	switch {
-	case errors.Is(err, apikeys.ErrNotFound):
-		return &Error{Code: http.StatusNotFound, Message: "there is no such key of this team"}
-	case errors.Is(err, apikeys.ErrForbidden):
-		return &Error{Code: http.StatusForbidden, Message: err.Error()}
-	case errors.Is(err, apikeys.ErrLimit):
-		return &Error{Code: http.StatusForbidden, Message: err.Error()}
-	case errors.Is(err, apikeys.ErrUnknownKey):
-		return &Error{Code: http.StatusUnauthorized, Message: "the API key is not known"}
-	case errors.Is(err, apikeys.ErrInvalid):
-		return &Error{Code: http.StatusBadRequest, Message: err.Error()}
-	}
-	return err
 }

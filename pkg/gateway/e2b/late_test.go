@@ -53,7 +53,7 @@ func TestLatePool(t *testing.T) {
 			if made.code != http.StatusCreated {
 				t.Fatalf("%d %s", made.code, made.body)
 			}
-			var told mapping.Made
+			var told mapping.SandboxResponse
 			made.into(t, &told)
 			want := clk.Now().Add(time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339)
 			if ends := w.info(key, told.SandboxID).EndAt; ends != want {
@@ -64,7 +64,7 @@ func TestLatePool(t *testing.T) {
 			}
 			// A retry gets the same, and prolongs nothing.
 			clk.Step(10 * time.Second)
-			var again mapping.Made
+			var again mapping.SandboxResponse
 			w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, tc.key...).into(t, &again)
 			if ends := w.info(key, again.SandboxID).EndAt; again.SandboxID != told.SandboxID || ends != want {
 				t.Errorf("the retry is told %s, which ends at %s", again.SandboxID, ends)

@@ -44,7 +44,7 @@ func newAPI(t *testing.T, handler http.HandlerFunc, wrap func(http.RoundTripper)
 	return e2b.New(e2b.Options{
 		Keys: all, Clients: func(string) (versioned.Interface, error) { return client, nil },
 		Allow:  func(apikeys.Caller) (bool, time.Duration) { return true, 0 },
-		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", MaxInFlight: 10, Clock: clock.RealClock{},
+		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", MaxAPIRequests: 10, Clock: clock.RealClock{},
 	}), key
 }
 

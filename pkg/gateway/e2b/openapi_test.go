@@ -114,7 +114,7 @@ func (a *api) check(method, path string, code int, body []byte) error {
 // TestDocumentHasAllRoutes that are served, and no others.
 func TestDocumentHasAllRoutes(t *testing.T) {
 	var served, written []string
-	for _, route := range e2b.Routes() {
+	for _, route := range e2b.Endpoints() {
 		if route.Unserved == "" {
 			served = append(served, route.Method+" "+route.Path)
 		}
@@ -135,7 +135,7 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 func TestDocumentHasAllFields(t *testing.T) {
 	a := readDocument(t)
 	for name, kind := range map[string]reflect.Type{
-		"NewSandbox": reflect.TypeFor[mapping.NewSandbox](), "Made": reflect.TypeFor[mapping.Made](),
+		"NewSandbox": reflect.TypeFor[mapping.CreateRequest](), "Made": reflect.TypeFor[mapping.SandboxResponse](),
 		"Info": reflect.TypeFor[mapping.Info](), "Template": reflect.TypeFor[mapping.Template](),
 		"VolumeMount": reflect.TypeFor[mapping.VolumeMount](), "Alias": reflect.TypeFor[mapping.Alias](),
 	} {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +22,7 @@ const (
 	maxToken = 4096
 	// maxListed is how many sandboxes the list has that has no pages.
 	maxListed = 5000
-	// chunk is how many sandboxes are read at a time, or fewer if they are large (maxAnswer).
+	// chunk is how many sandboxes are read at a time, or fewer if they are large (maxResponse).
 	chunk = 100
 	// maxPages is how many pages of the cluster's list one request reads, and maxPagesAll how many the
 	// list without pages reads.
@@ -37,7 +36,7 @@ const (
 
 // get returns one sandbox.
 func (c *call) get() error {
-	sb, err := c.sandbox()
+	sb, err := c.cluster.getByID(c.r.Context(), c.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -50,19 +49,19 @@ func (c *call) get() error {
 }
 
 func (c *call) info(sb *v1alpha1.Sandbox) mapping.Info {
-	return mapping.InfoOf(sb, c.api.EnvdVersion, c.api.Domain, c.now())
+	return mapping.InfoOf(sb, c.api.options.EnvdVersion, c.api.options.Domain, c.now())
 }
 
-// kill deletes a sandbox. Its claim follows by itself.
+// kill deletes a sandbox. The cluster deletes its claim later.
 func (c *call) kill() error {
-	err := asItIs(c.r.Context(), c.sandboxOf(c.r.PathValue("id")), func(sb *v1alpha1.Sandbox) error {
+	err := retryOnConflict(c.r.Context(), c.cluster.getterByID(c.r.PathValue("id")), func(sb *v1alpha1.Sandbox) error {
 		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &sb.UID, ResourceVersion: &sb.ResourceVersion}}
-		return send(c.r.Context(), c.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options))
+		return sendOnly(c.r.Context(), c.cluster.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options))
 	})
 	if err != nil {
 		return err
 	}
-	c.stopped()
+	c.waitUntilStopped()
 	writeEmpty(c.w, http.StatusNoContent)
 	return nil
 }
@@ -74,9 +73,9 @@ func (c *call) listAll() error {
 		return err
 	}
 	if len(query.States) == 0 {
-		query.States = []mapping.State{mapping.StateRunning}
+		query.States = []mapping.E2BState{mapping.StateRunning}
 	}
-	release, err := c.listing()
+	release, err := c.cluster.takeListSlot()
 	if err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func (c *call) listPage() error {
 	if err != nil {
 		return err
 	}
-	release, err := c.listing()
+	release, err := c.cluster.takeListSlot()
 	if err != nil {
 		return err
 	}
@@ -146,15 +145,6 @@ func (c *call) listPage() error {
 	return nil
 }
 
-// listing takes a place for a list.
-func (c *call) listing() (release func(), err error) {
-	release, ok := c.api.lists.Take(c.caller.Team)
-	if !ok {
-		return nil, &Error{Code: http.StatusTooManyRequests, Message: "too many lists of this team at a time", RetryAfter: time.Second}
-	}
-	return release, nil
-}
-
 // part is some of a list.
 type part struct {
 	infos []mapping.Info
@@ -169,7 +159,7 @@ func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next s
 	var list v1alpha1.SandboxList
 	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelSandboxID, Limit: int64(limit), Continue: next}
 	found := &part{}
-	err := c.list(ctx, "sandboxes", options, &list, func() {
+	err := c.cluster.list(ctx, "sandboxes", options, &list, func() {
 		for i := range list.Items {
 			if _, ok := idOf(&list.Items[i]); !ok {
 				continue

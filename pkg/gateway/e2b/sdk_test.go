@@ -53,12 +53,12 @@ func TestRoutesOfSDKs(t *testing.T) {
 	}
 	// What is served would reach for a cluster, so only the rest is asked for.
 	served := http.NewServeMux()
-	for _, route := range e2b.Routes() {
+	for _, route := range e2b.Endpoints() {
 		if route.Unserved == "" {
 			served.HandleFunc(route.Method+" "+route.Path, func(http.ResponseWriter, *http.Request) {})
 		}
 	}
-	api := e2b.New(e2b.Options{Keys: anyKey{}, Allow: func(apikeys.Caller) (bool, time.Duration) { return true, 0 }, MaxInFlight: 1})
+	api := e2b.New(e2b.Options{Keys: anyKey{}, Allow: func(apikeys.Caller) (bool, time.Duration) { return true, 0 }, MaxAPIRequests: 1})
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
 	for sdk, routes := range all {
 		for _, route := range routes {

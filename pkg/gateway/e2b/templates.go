@@ -17,7 +17,7 @@ import (
 
 // listTemplates lists the SandboxSets of the team.
 func (c *call) listTemplates() error {
-	release, err := c.listing()
+	release, err := c.cluster.takeListSlot()
 	if err != nil {
 		return err
 	}
@@ -26,9 +26,9 @@ func (c *call) listTemplates() error {
 	options := metav1.ListOptions{Limit: smallPage}
 	for {
 		var sets v1alpha1.SandboxSetList
-		err := c.list(c.r.Context(), "sandboxsets", options, &sets, func() {
+		err := c.cluster.list(c.r.Context(), "sandboxsets", options, &sets, func() {
 			for i := range sets.Items {
-				templates = append(templates, mapping.TemplateOf(&sets.Items[i], c.api.EnvdVersion))
+				templates = append(templates, mapping.TemplateOf(&sets.Items[i], c.api.options.EnvdVersion))
 			}
 		})
 		switch {
@@ -52,7 +52,7 @@ func (c *call) getTemplate() error {
 	}
 	var set v1alpha1.SandboxSet
 	var template mapping.Template
-	err := c.named(c.r.Context(), "sandboxsets", id, &set, func() { template = mapping.TemplateOf(&set, c.api.EnvdVersion) })
+	err := c.cluster.getByName(c.r.Context(), "sandboxsets", id, &set, func() { template = mapping.TemplateOf(&set, c.api.options.EnvdVersion) })
 	if apierrors.IsNotFound(err) {
 		return missing
 	}
@@ -71,9 +71,9 @@ func (c *call) getAlias() error {
 	if len(validation.IsDNS1123Subdomain(alias)) > 0 {
 		return missing
 	}
-	err := c.named(c.r.Context(), "sandboxsets", alias, &v1alpha1.SandboxSet{}, func() {})
+	err := c.cluster.getByName(c.r.Context(), "sandboxsets", alias, &v1alpha1.SandboxSet{}, func() {})
 	if apierrors.IsNotFound(err) {
-		err = c.named(c.r.Context(), "sandboxtemplates", alias, &v1alpha1.SandboxTemplate{}, func() {})
+		err = c.cluster.getByName(c.r.Context(), "sandboxtemplates", alias, &v1alpha1.SandboxTemplate{}, func() {})
 	}
 	if apierrors.IsNotFound(err) {
 		return missing

@@ -18,8 +18,8 @@ type Change struct {
 	spec map[string]any
 }
 
-// Patch is the change as a merge patch of the very sandbox that was seen, as it was seen:
-// another one of its name is left alone, and one that was paused, resumed or recycled since.
+// Patch returns the change as a merge patch. The patch fails with a conflict if the sandbox has changed
+// since it was read, or another sandbox has its name.
 func (c *Change) Patch() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": c.sb.UID, "resourceVersion": c.sb.ResourceVersion},
@@ -30,53 +30,55 @@ func (c *Change) Patch() ([]byte, error) {
 // IsEmpty reports whether there is nothing to write.
 func (c *Change) IsEmpty() bool { return len(c.spec) == 0 }
 
-// Nothing changes nothing.
-func Nothing(sb *v1alpha1.Sandbox) *Change { return &Change{sb: sb} }
+// NoChange returns a change that writes nothing.
+func NoChange(sb *v1alpha1.Sandbox) *Change { return &Change{sb: sb} }
 
-// Timed reports whether a sandbox has a timeout. One made with never-timeout has none, and
-// gets none.
-func Timed(sb *v1alpha1.Sandbox) bool { return sb.Spec.ShutdownTime != nil || sb.Spec.PauseTime != nil }
+// HasTimeout reports whether a sandbox has a timeout. One that was created with never-timeout has none,
+// and never gets one.
+func HasTimeout(sb *v1alpha1.Sandbox) bool {
+	return sb.Spec.ShutdownTime != nil || sb.Spec.PauseTime != nil
+}
 
-// SetTimeout lets the timeout of a sandbox that runs end at a time.
+// SetTimeout lets the timeout of a running sandbox end at end.
 func SetTimeout(sb *v1alpha1.Sandbox, end time.Time) *Change {
 	c := &Change{sb: sb, spec: map[string]any{}}
-	if Timed(sb) {
-		c.end(end)
+	if HasTimeout(sb) {
+		c.setEnd(end)
 	}
 	return c
 }
 
-// Extend does so if that is later than it ends now.
+// Extend moves the end of the timeout to end, if that is later.
 func Extend(sb *v1alpha1.Sandbox, end time.Time) *Change {
 	c := &Change{sb: sb, spec: map[string]any{}}
-	now := sb.Spec.PauseTime
-	if now == nil {
-		now = sb.Spec.ShutdownTime
+	current := sb.Spec.PauseTime
+	if current == nil {
+		current = sb.Spec.ShutdownTime
 	}
-	if now != nil && now.Time.Before(end) {
-		c.end(end)
+	if current != nil && current.Time.Before(end) {
+		c.setEnd(end)
 	}
 	return c
 }
 
-// end sets the times at which the sandbox is paused and deleted.
-func (c *Change) end(at time.Time) {
-	c.spec["pauseTime"], c.spec["shutdownTime"] = ends(c.sb.Annotations, at)
+// setEnd sets the times at which the sandbox is paused and deleted.
+func (c *Change) setEnd(at time.Time) {
+	c.spec["pauseTime"], c.spec["shutdownTime"] = pauseAndShutdownTimes(c.sb.Annotations, at)
 }
 
-// ends returns when a sandbox is paused and when it is deleted, if its timeout ends at a
-// time. It is deleted then, or paused and deleted when it was kept as long as a paused one
-// is. Which of both, say the annotations that it was ordered with.
-func ends(ordered map[string]string, at time.Time) (pause, shutdown *metav1.Time) {
+// pauseAndShutdownTimes returns when a sandbox is paused and when it is deleted, if its timeout ends at a
+// time. Without auto-pause in its annotations it is deleted then. With auto-pause it is paused then, and
+// deleted after its retention.
+func pauseAndShutdownTimes(annotations map[string]string, at time.Time) (pause, shutdown *metav1.Time) {
 	end := metav1.NewTime(at.UTC().Truncate(time.Second))
-	if ordered[v1alpha1.AnnotationE2BAutoPause] != "true" {
+	if annotations[v1alpha1.AnnotationE2BAutoPause] != "true" {
 		return nil, &end
 	}
-	until := metav1.NewTime(end.Add(keptPaused(ordered[v1alpha1.AnnotationReservePausedSandboxDuration])))
+	until := metav1.NewTime(end.Add(keptPaused(annotations[v1alpha1.AnnotationReservePausedSandboxDuration])))
 	return &end, &until
 }
 
-// keptPaused is how long a paused sandbox with a timeout is kept. Nothing means for ever.
+// keptPaused returns how long a paused sandbox with a timeout is kept. An empty retention means for ever.
 func keptPaused(retention string) time.Duration {
 	kept, err := v1alpha1.PausedRetention(retention)
 	if err != nil || kept == 0 {
@@ -85,11 +87,11 @@ func keptPaused(retention string) time.Duration {
 	return kept
 }
 
-// Pause pauses a sandbox. One with a timeout is kept for as long as retention says from
-// now; empty is what it was made with, or else for ever.
+// Pause pauses a sandbox. A sandbox with a timeout is kept for the retention from now. An empty retention
+// means the one of its create, or else for ever.
 func Pause(sb *v1alpha1.Sandbox, retention string, now time.Time) *Change {
 	c := &Change{sb: sb, spec: map[string]any{"paused": true}}
-	if !Timed(sb) {
+	if !HasTimeout(sb) {
 		return c
 	}
 	if retention == "" {
@@ -103,11 +105,11 @@ func Pause(sb *v1alpha1.Sandbox, retention string, now time.Time) *Change {
 	return c
 }
 
-// Resume resumes a sandbox, and lets its timeout end at a time, in one write.
+// Resume resumes a sandbox, and lets its timeout end at end, in one write.
 func Resume(sb *v1alpha1.Sandbox, end time.Time) *Change {
 	c := &Change{sb: sb, spec: map[string]any{"paused": false}}
-	if Timed(sb) {
-		c.end(end)
+	if HasTimeout(sb) {
+		c.setEnd(end)
 	}
 	return c
 }

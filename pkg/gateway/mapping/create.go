@@ -27,9 +27,9 @@ const (
 	MaxWait = 15 * 60
 )
 
-// NewSandbox is the body of a create. What newer SDKs leave out has the defaults of the
+// CreateRequest is the body of a create. Fields that newer SDKs leave out have the defaults of the
 // server: a timeout of 300 seconds, and access to the internet.
-type NewSandbox struct {
+type CreateRequest struct {
 	TemplateID          string            `json:"templateID"`
 	Metadata            map[string]string `json:"metadata,omitempty"`
 	EnvVars             map[string]string `json:"envVars,omitempty"`
@@ -66,9 +66,9 @@ type VolumeMount struct {
 	Path string `json:"path"`
 }
 
-// Order is a create as it is carried out.
-type Order struct {
-	// Claim is the claim to create; name and namespace are the caller's to set.
+// CreatePlan is what a CreateRequest asks for.
+type CreatePlan struct {
+	// Claim is the claim to create. The caller sets its name and namespace.
 	Claim *v1alpha1.SandboxClaim
 	// Timeout is how long the sandbox lives, or runs until it is paused; 0 means for ever.
 	Timeout time.Duration
@@ -83,13 +83,10 @@ type Limits struct {
 	MaxTimeout int64
 }
 
-// NewOrder judges a create. now is when the timeout begins, and keyID the key it came
-// with. Errors are *InvalidError and *UnservedError.
-func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Order, error) {
-	if body.TemplateID == "" {
-		return nil, invalid("templateID is required: the name of a SandboxSet or SandboxTemplate of the team's namespace")
-	}
-	if err := unserved(body); err != nil {
+// NewCreatePlan validates a create and returns the plan for it. The timeout starts at now. keyID is the id
+// of the API key. Errors are *InvalidError and *UnservedError.
+func NewCreatePlan(body *CreateRequest, keyID string, limits Limits, now time.Time) (*CreatePlan, error) {
+	if err := validate(body); err != nil {
 		return nil, err
 	}
 	ext, metadata, err := readExtensions(body.Metadata)
@@ -118,73 +115,71 @@ func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Or
 	if err := ext.apply(spec); err != nil {
 		return nil, err
 	}
-	order := &Order{Claim: claim}
-	if order.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
+	if isPrivate(body) && spec.SkipInitRuntime {
+		return nil, invalid("network.allowPublicTraffic false needs an access token, which there is none of with %s", extension("skip-init-runtime"))
+	}
+	plan := &CreatePlan{Claim: claim}
+	if plan.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
 		return nil, err
 	}
-	order.MayOutlastTimeout = order.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || order.Timeout <= v1alpha1.DefaultClaimTimeout)
-	return order, order.note(body, ext, keyID, now)
+	plan.MayOutlastTimeout = plan.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || plan.Timeout <= v1alpha1.DefaultClaimTimeout)
+	spec.Labels[v1alpha1.LabelAllowInternetAccess] = strconv.FormatBool(ptr.Deref(body.AllowInternetAccess, true))
+	maps.Copy(spec.Annotations, annotationsOf(body, ext, keyID, plan.Timeout))
+	plan.SetTimeoutStart(now)
+	return plan, nil
 }
 
 // ClaimKept is how many seconds a claim stays after its sandbox is gone. For so long the
 // Idempotency-Key of its create is known.
 const ClaimKept int32 = 30
 
-// note notes on the claim what is to be known of the sandbox later.
-func (o *Order) note(body *NewSandbox, ext *extensions, keyID string, now time.Time) error {
-	spec := &o.Claim.Spec
-	note := func(key, value string) {
-		if spec.Annotations == nil {
-			spec.Annotations = map[string]string{}
-		}
-		spec.Annotations[key] = value
+// annotationsOf returns the annotations in which a sandbox keeps what the gateway needs to know of its
+// create.
+func annotationsOf(body *CreateRequest, ext *extensions, keyID string, timeout time.Duration) map[string]string {
+	annotations := map[string]string{
+		v1alpha1.AnnotationE2BTemplateID:                body.TemplateID,
+		v1alpha1.AnnotationE2BKeyID:                     keyID,
+		v1alpha1.AnnotationReservePausedSandboxDuration: ext.retention,
 	}
-	note(v1alpha1.AnnotationE2BTemplateID, body.TemplateID)
-	note(v1alpha1.AnnotationE2BKeyID, keyID)
 	if ext.returnIP {
-		note(annotationReturnIP, "true")
+		annotations[annotationReturnIP] = "true"
 	}
-	if o.Timeout > 0 {
-		note(v1alpha1.AnnotationE2BTimeout, strconv.FormatInt(int64(o.Timeout/time.Second), 10))
+	if timeout > 0 {
+		annotations[v1alpha1.AnnotationE2BTimeout] = strconv.FormatInt(int64(timeout/time.Second), 10)
 	}
 	if body.AutoPause {
-		note(v1alpha1.AnnotationE2BAutoPause, "true")
+		annotations[v1alpha1.AnnotationE2BAutoPause] = "true"
 	}
-	note(v1alpha1.AnnotationReservePausedSandboxDuration, ext.retention)
 	if r := body.AutoResume; r != nil && r.Enabled {
-		note(v1alpha1.AnnotationE2BAutoResume, "true")
+		annotations[v1alpha1.AnnotationE2BAutoResume] = "true"
 	}
-	if n := body.Network; n != nil && n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
-		if spec.SkipInitRuntime {
-			return invalid("network.allowPublicTraffic false needs an access token, which there is none of with %s", extension("skip-init-runtime"))
-		}
-		note(v1alpha1.AnnotationE2BPrivate, "true")
+	if isPrivate(body) {
+		annotations[v1alpha1.AnnotationE2BPrivate] = "true"
 	}
-	internet := body.AllowInternetAccess == nil || *body.AllowInternetAccess
-	if spec.Labels == nil {
-		spec.Labels = map[string]string{}
-	}
-	spec.Labels[v1alpha1.LabelAllowInternetAccess] = strconv.FormatBool(internet)
-	o.Begin(now)
-	return nil
+	return annotations
 }
 
-// Begun reports whether the timeout of a sandbox is another one than its claim has asked for.
-func Begun(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim) bool {
+// isPrivate reports whether the ports of the sandbox need a traffic access token.
+func isPrivate(body *CreateRequest) bool {
+	return body.Network != nil && !ptr.Deref(body.Network.AllowPublicTraffic, true)
+}
+
+// HasChangedTimeout reports whether the timeout of a sandbox differs from the one in its claim.
+func HasChangedTimeout(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim) bool {
 	if claim.Spec.PauseTime != nil {
 		return !claim.Spec.PauseTime.Equal(sb.Spec.PauseTime)
 	}
 	return !claim.Spec.ShutdownTime.Equal(sb.Spec.ShutdownTime)
 }
 
-// Begin lets the timeout begin at a time.
-func (o *Order) Begin(now time.Time) {
-	spec := &o.Claim.Spec
+// SetTimeoutStart sets the end of the timeout in the claim, for a timeout that starts at start.
+func (p *CreatePlan) SetTimeoutStart(start time.Time) {
+	spec := &p.Claim.Spec
 	spec.ShutdownTime, spec.PauseTime = nil, nil
-	if o.Timeout <= 0 {
+	if p.Timeout <= 0 {
 		return
 	}
-	spec.PauseTime, spec.ShutdownTime = ends(spec.Annotations, now.Add(o.Timeout))
+	spec.PauseTime, spec.ShutdownTime = pauseAndShutdownTimes(spec.Annotations, start.Add(p.Timeout))
 }
 
 func timeoutOf(seconds *int64, never bool, limits Limits) (time.Duration, error) {
@@ -198,9 +193,11 @@ func timeoutOf(seconds *int64, never bool, limits Limits) (time.Duration, error)
 	return time.Duration(n) * time.Second, nil
 }
 
-// unserved refuses what would have no effect.
-func unserved(body *NewSandbox) error {
+// validate returns an error for fields that are missing, contradict each other, or would have no effect.
+func validate(body *CreateRequest) error {
 	switch n := body.Network; {
+	case body.TemplateID == "":
+		return invalid("templateID is required: the name of a SandboxSet or SandboxTemplate of the team's namespace")
 	case isSet(body.MCP):
 		return &UnservedError{What: "mcp"}
 	case isSet(body.IAM):

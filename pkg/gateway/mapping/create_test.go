@@ -22,17 +22,17 @@ var (
 	limits = Limits{MaxTimeout: 3600}
 )
 
-func order(t *testing.T, body string) (*Order, error) {
+func planOf(t *testing.T, body string) (*CreatePlan, error) {
 	t.Helper()
-	var b NewSandbox
+	var b CreateRequest
 	if err := json.Unmarshal([]byte(body), &b); err != nil {
 		t.Fatal(err)
 	}
-	return NewOrder(&b, "k1", limits, now)
+	return NewCreatePlan(&b, "k1", limits, now)
 }
 
-// TestNewOrder: bodies of SDKs, old and new, and the claims that they become.
-func TestNewOrder(t *testing.T) {
+// TestNewCreatePlan: bodies of SDKs, old and new, and the claims that they become.
+func TestNewCreatePlan(t *testing.T) {
 	for name, tc := range map[string]struct{ body, spec string }{
 		"the least that 2.51 sends": {`{"templateID":"base"}`, `
 shutdownTime: "2026-03-04T05:11:07Z"
@@ -92,7 +92,7 @@ annotations:
   agents.kruise.io/reserve-paused-sandbox-duration: 24h`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := order(t, tc.body)
+			got, err := planOf(t, tc.body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func TestNewOrderRefuses(t *testing.T) {
 		`{"templateID":"base","envVars":{"A":"b"},"metadata":{"e2b.agents.kruise.io/skip-init-runtime":"true"}}`:                    "envVars",
 		`{"templateID":"base","network":{"allowPublicTraffic":false},"metadata":{"e2b.agents.kruise.io/skip-init-runtime":"true"}}`: "allowPublicTraffic",
 	} {
-		_, err := order(t, body)
+		_, err := planOf(t, body)
 		var bad *InvalidError
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, should name %s", body, err, says)
@@ -181,12 +181,12 @@ func TestNewOrderRefuses(t *testing.T) {
 		`{"templateID":"base","mcp":{"a":{}}}`, `{"templateID":"base","iam":{"role":"x"}}`,
 		`{"templateID":"base","network":{"allowOut":["1.2.3.4"]}}`, `{"templateID":"base","network":{"maskRequestHost":"x"}}`,
 	} {
-		_, err := order(t, body)
+		_, err := planOf(t, body)
 		if _, ok := errors.AsType[*UnservedError](err); !ok {
 			t.Errorf("%s: got %v", body, err)
 		}
 	}
-	if _, err := order(t, `{"templateID":"base","mcp":{},"iam":null,"network":{}}`); err != nil {
+	if _, err := planOf(t, `{"templateID":"base","mcp":{},"iam":null,"network":{}}`); err != nil {
 		t.Errorf("what is empty is refused: %v", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestMayOutlastTimeout(t *testing.T) {
 		`{"templateID":"base","timeout":5,"metadata":{` + never + `}}`:              false,
 		`{"templateID":"base","timeout":5,"metadata":{` + never + `,` + wait + `}}`: false,
 	} {
-		if o, err := order(t, body); err != nil || o.MayOutlastTimeout != want {
+		if o, err := planOf(t, body); err != nil || o.MayOutlastTimeout != want {
 			t.Errorf("%s: got %+v, %v; want %t", body, o, err, want)
 		}
 	}

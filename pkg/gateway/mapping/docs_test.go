@@ -25,8 +25,8 @@ func TestDocumentedExtensions(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## Extension metadata\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	known := func(name string) bool {
-		body := &mapping.NewSandbox{TemplateID: "base", Metadata: map[string]string{v1alpha1.E2BKeyPrefix + name: "true"}}
-		_, err := mapping.NewOrder(body, "key", mapping.Limits{MaxTimeout: mapping.DefaultMaxTimeout}, time.Now())
+		body := &mapping.CreateRequest{TemplateID: "base", Metadata: map[string]string{v1alpha1.E2BKeyPrefix + name: "true"}}
+		_, err := mapping.NewCreatePlan(body, "key", mapping.Limits{MaxTimeout: mapping.DefaultMaxTimeout}, time.Now())
 		var invalid *mapping.InvalidError
 		return !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is not known")
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -36,13 +35,15 @@ func extension(name string) string { return v1alpha1.E2BKeyPrefix + name }
 // extensions are what metadata under e2b.agents.kruise.io/ asks for: OpenKruise Agents'
 // additions to the E2B API.
 type extensions struct {
-	spec         v1alpha1.SandboxClaimSpec
-	stock        *bool
-	cpu          [2]string // request and limit
-	csi          [3]string // volume, mount point, path below
-	retention    string
-	neverTimeout bool
-	returnIP     bool
+	// spec has the fields of a claim that extensions set as they are.
+	spec            v1alpha1.SandboxClaimSpec
+	createOnNoStock bool
+	cpuRequest      string
+	cpuLimit        string
+	csi             v1alpha1.CSIMountConfig
+	retention       string
+	neverTimeout    bool
+	returnIP        bool
 }
 
 // readExtensions takes the extensions out of metadata.
@@ -78,9 +79,7 @@ func (e *extensions) read(name, value string) error {
 	case "never-timeout":
 		e.neverTimeout, err = boolean(name, value)
 	case "create-on-no-stock":
-		var stock bool
-		stock, err = boolean(name, value)
-		e.stock = &stock
+		e.createOnNoStock, err = boolean(name, value)
 	case "reserve-failed-sandbox", "reserve-failed-sandbox-for":
 		switch value {
 		case "never", "false":
@@ -104,21 +103,21 @@ func (e *extensions) read(name, value string) error {
 	return err
 }
 
-// text returns where the value of an extension goes as it is; nil if it has none there.
+// text returns the field that the value of an extension is copied to; nil if there is none.
 func (e *extensions) text(name string) *string {
 	switch name {
 	case "image":
-		return &e.update().Image
+		return &e.inplaceUpdate().Image
 	case "cpu-request":
-		return &e.cpu[0]
+		return &e.cpuRequest
 	case "cpu-limit":
-		return &e.cpu[1]
+		return &e.cpuLimit
 	case "csi-volume-name":
-		return &e.csi[0]
+		return &e.csi.PvName
 	case "csi-mount-point":
-		return &e.csi[1]
+		return &e.csi.MountPath
 	case "csi-subpath":
-		return &e.csi[2]
+		return &e.csi.SubPath
 	}
 	return nil
 }
@@ -144,7 +143,8 @@ func CheckRetention(value string) error {
 	return nil
 }
 
-func (e *extensions) update() *v1alpha1.SandboxClaimInplaceUpdateOptions {
+// inplaceUpdate returns the changes in place of the claim, and adds them if there are none.
+func (e *extensions) inplaceUpdate() *v1alpha1.SandboxClaimInplaceUpdateOptions {
 	if e.spec.InplaceUpdate == nil {
 		e.spec.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{}
 	}
@@ -156,12 +156,11 @@ func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
 	if err := e.readCPU(); err != nil {
 		return err
 	}
-	if e.csi[0] != "" || e.csi[1] != "" || e.csi[2] != "" {
-		if e.csi[0] == "" || e.csi[1] == "" {
+	if e.csi.PvName != "" || e.csi.MountPath != "" || e.csi.SubPath != "" {
+		if e.csi.PvName == "" || e.csi.MountPath == "" {
 			return invalid("metadata %s and %s go together", extension("csi-volume-name"), extension("csi-mount-point"))
 		}
-		e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount,
-			v1alpha1.CSIMountConfig{PvName: e.csi[0], MountPath: e.csi[1], SubPath: e.csi[2]})
+		e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount, e.csi)
 	}
 	spec.ClaimTimeout, spec.WaitReadyTimeout = e.spec.ClaimTimeout, e.spec.WaitReadyTimeout
 	spec.InplaceUpdate, spec.SkipInitRuntime = e.spec.InplaceUpdate, e.spec.SkipInitRuntime
@@ -170,32 +169,33 @@ func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
 	if spec.SkipInitRuntime && len(spec.EnvVars) > 0 {
 		return invalid("envVars are set by the init of the runtime, which %s leaves out", extension("skip-init-runtime"))
 	}
-	// A client that says how long to wait, or takes a sandbox that is made anew, waits.
-	if stock := ptr.Deref(e.stock, false); stock || spec.ClaimTimeout != nil {
-		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, new(stock)
+	// The create waits if the client says how long to wait, or accepts a new sandbox.
+	if e.createOnNoStock || spec.ClaimTimeout != nil {
+		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, new(e.createOnNoStock)
 	}
 	return nil
 }
 
 func (e *extensions) readCPU() error {
-	for i, name := range []string{"cpu-request", "cpu-limit"} {
-		if e.cpu[i] == "" {
+	for _, name := range []string{"cpu-request", "cpu-limit"} {
+		text := *e.text(name)
+		if text == "" {
 			continue
 		}
 		var cpu resource.Quantity
-		err := v1alpha1.CheckQuantity(e.cpu[i])
+		err := v1alpha1.CheckQuantity(text)
 		if err == nil {
-			cpu, err = resource.ParseQuantity(e.cpu[i])
+			cpu, err = resource.ParseQuantity(text)
 		}
 		if err != nil {
-			return invalid("metadata %s: %q is no amount of CPU, such as 500m: %v", extension(name), e.cpu[i], err)
+			return invalid("metadata %s: %q is no amount of CPU, such as 500m: %v", extension(name), text, err)
 		}
-		update := e.update()
+		update := e.inplaceUpdate()
 		if update.Resources == nil {
 			update.Resources = &v1alpha1.SandboxClaimInplaceUpdateResources{}
 		}
 		list := corev1.ResourceList{corev1.ResourceCPU: cpu}
-		if i == 0 {
+		if name == "cpu-request" {
 			update.Resources.Requests = list
 		} else {
 			update.Resources.Limits = list

@@ -11,20 +11,21 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// State is the state of a sandbox in the E2B API, which has two states.
-type State string
+// E2BState is the state of a sandbox in the E2B API, which has two states. It derives from v1alpha1.State,
+// the state for users of Kubernetes. routes.State is the state for traffic.
+type E2BState string
 
 // The states. A sandbox that has ended or is being deleted has none: it is not found.
 const (
-	StateRunning State = "running"
-	StatePaused  State = "paused"
-	StateGone    State = ""
+	StateRunning E2BState = "running"
+	StatePaused  E2BState = "paused"
+	StateGone    E2BState = ""
 )
 
 // StateOf returns the observed state of a sandbox, whatever its spec asks for. A sandbox is
 // running if it can be used now. One that is paused, being paused, being resumed, starting or not
 // ready is reported as paused, so that clients connect to it, which waits until it can be used.
-func StateOf(sb *v1alpha1.Sandbox, now time.Time) State {
+func StateOf(sb *v1alpha1.Sandbox, now time.Time) E2BState {
 	switch {
 	case isGone(sb, now):
 		return StateGone

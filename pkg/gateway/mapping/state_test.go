@@ -16,7 +16,7 @@ import (
 func TestStateOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.Sandbox)
-		want   State
+		want   E2BState
 	}{
 		"running":         {nil, StateRunning},
 		"paused":          {func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }, StatePaused},

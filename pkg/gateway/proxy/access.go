@@ -16,8 +16,8 @@ import (
 // errForbidden refuses a request for a private sandbox.
 var errForbidden = errors.New("this sandbox is private: send its traffic access token in header e2b-traffic-access-token")
 
-// admit reports whether a request may go to a port of a sandbox.
-func (p *Proxy) admit(r *http.Request, route routes.Route, port int) error {
+// checkAccess returns an error if a request may not go to a port of a sandbox.
+func (p *Proxy) checkAccess(r *http.Request, route routes.Route, port int) error {
 	if !route.Private || port == RuntimePort || isPreflight(r) {
 		return nil
 	}

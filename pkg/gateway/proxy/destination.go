@@ -55,11 +55,11 @@ func (p *Proxy) Match(r *http.Request) bool {
 
 // destinationOf says where a request wants to go. The error is for the client.
 func (p *Proxy) destinationOf(r *http.Request) (destination, error) {
-	if err := unambiguous(r); err != nil {
+	if err := checkAmbiguous(r); err != nil {
 		return destination{}, err
 	}
 	pathID, pathPort, rest, inPath := splitPath(r.URL)
-	hostPort, hostID, inHost := p.splitHost(r.Host)
+	hostID, hostPort, inHost := p.splitHost(r.Host)
 	var to destination
 	var port string
 	switch {
@@ -83,7 +83,7 @@ func (p *Proxy) destinationOf(r *http.Request) (destination, error) {
 	if to.form == 0 {
 		return destination{}, fmt.Errorf("the request names no sandbox")
 	}
-	return complete(to, port)
+	return validated(to, port)
 }
 
 // hasSandboxHeaders reports whether a request names a sandbox by headers, which the SDK sends with
@@ -92,9 +92,9 @@ func hasSandboxHeaders(r *http.Request) bool {
 	return len(r.Header.Values(headerSandboxID)) > 0 || len(r.Header.Values(headerSandboxPort)) > 0
 }
 
-// unambiguous refuses requests that different programs on the way could understand in
+// checkAmbiguous returns an error for requests that different programs on the way could understand in
 // different ways.
-func unambiguous(r *http.Request) error {
+func checkAmbiguous(r *http.Request) error {
 	for _, name := range []string{headerSandboxID, headerSandboxPort, headerTrafficToken} {
 		if len(r.Header.Values(name)) > 1 {
 			return fmt.Errorf("header %s comes more than once", name)
@@ -113,8 +113,8 @@ func unambiguous(r *http.Request) error {
 	return nil
 }
 
-// complete checks and sets the port.
-func complete(d destination, port string) (destination, error) {
+// validated returns a destination with its port, if both its id and its port are valid.
+func validated(d destination, port string) (destination, error) {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
 		return destination{}, fmt.Errorf("%.10q is no port: give a number from 1 to 65535, without leading zeros", port)

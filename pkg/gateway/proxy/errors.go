@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
-// problem is the body of an answer that is not the sandbox's.
+// problem is the body of an error response of the gateway itself.
 type problem struct {
 	Code      int    `json:"code"`
 	Message   string `json:"message"`
@@ -27,13 +27,13 @@ type problem struct {
 	retryAfter int
 }
 
-// write answers with the problem. 502 means to the SDKs that the sandbox does not run.
+// write writes the problem. SDKs take a 502 to mean that the sandbox does not run.
 func (p problem) write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		body = []byte(`{"code":500,"message":"the answer could not be written"}`)
 	}
-	ours(w)
+	markGatewayResponse(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
@@ -44,10 +44,10 @@ func (p problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// errBusy means that all places are taken.
+// errBusy means that all slots are taken.
 var errBusy = errors.New("too many requests are under way")
 
-// problemOf says what an error means to the client.
+// problemOf returns the problem for an error.
 func problemOf(err error, to destination) problem {
 	is := problem{Code: http.StatusBadGateway, SandboxID: to.id}
 	switch {
@@ -56,7 +56,7 @@ func problemOf(err error, to destination) problem {
 	case errors.Is(err, errBusy):
 		is.Code, is.Message, is.retryAfter = http.StatusTooManyRequests, err.Error(), 1
 	case errors.Is(err, routes.ErrUnavailable):
-		// Why is for the log: it may name parts of the installation.
+		// The cause is only logged: it may name parts of the installation.
 		is.Code, is.Message, is.retryAfter = http.StatusServiceUnavailable, routes.ErrUnavailable.Error()+": try again", 1
 	case errors.Is(err, routes.ErrNotFound):
 		is.Message = "The sandbox was not found"
@@ -70,25 +70,23 @@ func problemOf(err error, to destination) problem {
 	return is
 }
 
-type contextKey int
-
-const attemptKey contextKey = 0
-
-// ForwardError is the option Error of a sandboxproxy.Proxy that a Proxy uses.
+// ForwardError is the option Error of the sandboxproxy.Proxy that a Proxy forwards with. If the request
+// can be retried, it stores the error in the forwardTry of the request. Otherwise it writes an error
+// response.
 func ForwardError(w http.ResponseWriter, r *http.Request, err error) {
-	a, _ := r.Context().Value(attemptKey).(*attempt)
+	try, _ := r.Context().Value(forwardTryKey).(*forwardTry)
 	switch {
-	case a == nil:
+	case try == nil:
 		problemOf(err, destination{}).write(w)
-	case a.again && errors.Is(err, sandboxproxy.ErrNotRunning) && !a.body.begun():
-		a.failed = err
+	case try.canRetry && errors.Is(err, sandboxproxy.ErrNotRunning) && !try.body.begun():
+		try.retryErr = err
 	default:
-		answer(w, r, err, a.to)
+		writeProblem(w, r, err, try.to)
 	}
 }
 
-// answer tells the client about an error, unless it has gone.
-func answer(w http.ResponseWriter, r *http.Request, err error, to destination) {
+// writeProblem writes an error response, unless the client is gone.
+func writeProblem(w http.ResponseWriter, r *http.Request, err error, to destination) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}

@@ -11,10 +11,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
-// splitHost returns what a host named <port>-<id>.<domain> consists of. ok is false if the
-// host is no sandbox's: one that is not below one of our domains, or, where any will do, one
-// that does not look like that.
-func (p *Proxy) splitHost(host string) (port, id string, ok bool) {
+// splitHost returns the parts of a host <port>-<id>.<domain>. ok is false for other hosts: those that are
+// not below one of the domains or, if any domain is accepted, those whose id is not valid.
+func (p *Proxy) splitHost(host string) (id, port string, ok bool) {
 	label, domain, found := strings.Cut(canonical(host), ".")
 	if !found || domain == "" {
 		return "", "", false
@@ -24,10 +23,10 @@ func (p *Proxy) splitHost(host string) (port, id string, ok bool) {
 		return "", "", false
 	}
 	if len(p.options.Domains) > 0 {
-		return port, id, slices.Contains(p.options.Domains, domain)
+		return id, port, slices.Contains(p.options.Domains, domain)
 	}
 	_, _, ok = mapping.ParseSandboxID(id)
-	return port, id, ok
+	return id, port, ok
 }
 
 // canonical is a host in lower case, without a port and without the dot that ends a complete

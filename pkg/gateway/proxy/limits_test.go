@@ -18,22 +18,22 @@ func TestLimitsFollowMaxForwarded(t *testing.T) {
 		{1, 1, 1},
 		{4, 2, 1},
 		{100, 50, 20},
-		{DefaultMaxRequests, 5000, 2000},
+		{DefaultMaxForwardedRequests, 5000, 2000},
 		{40_000, 20_000, 8000},
 	} {
 		t.Run(strconv.Itoa(test.total), func(t *testing.T) {
-			entered := func(id func(n int) string) int {
-				p := New(Options{MaxRequests: test.total})
+			taken := func(id func(n int) string) int {
+				p := New(Options{MaxForwardedRequests: test.total})
 				for n := 0; ; n++ {
-					if _, err := p.enter(routes.Route{Namespace: "team", ID: id(n)}); errors.Is(err, errBusy) {
+					if _, err := p.takeSlots(routes.Route{Namespace: "team", ID: id(n)}); errors.Is(err, errBusy) {
 						return n
 					}
 				}
 			}
-			if got := entered(strconv.Itoa); got != test.team {
+			if got := taken(strconv.Itoa); got != test.team {
 				t.Errorf("%d requests to sandboxes of a team, want %d", got, test.team)
 			}
-			if got := entered(func(int) string { return "id" }); got != test.sandbox {
+			if got := taken(func(int) string { return "id" }); got != test.sandbox {
 				t.Errorf("%d requests to a sandbox, want %d", got, test.sandbox)
 			}
 		})

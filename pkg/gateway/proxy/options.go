@@ -21,19 +21,19 @@ import (
 // RuntimePort is the port of the runtime in a sandbox, which checks access tokens itself.
 const RuntimePort = 49983
 
-// Defaults of Options. With 100 KiB for each request, which is what it takes where a client
-// sends a body that the sandbox does not read, all of them take 1 GiB.
+// Defaults of Options. A request takes up to 100 KiB, if its client sends a body that the sandbox does not
+// read. So all of them take up to 1 GiB.
 const (
-	DefaultMaxRequests   = 10_000
-	DefaultMaxResumes    = 64
-	DefaultResumeTimeout = time.Minute
+	DefaultMaxForwardedRequests = 10_000
+	DefaultMaxResumes           = 64
+	DefaultResumeTimeout        = time.Minute
 )
 
 // Table knows the sandboxes. Errors are those of routes.Table.
 type Table interface {
 	// Find returns what is known of an id.
 	Find(ctx context.Context, id string) (routes.Route, error)
-	// Resolve asks the cluster where a sandbox is.
+	// Resolve returns the address of a sandbox, read from the cluster.
 	Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error)
 }
 
@@ -48,22 +48,22 @@ var _ Forwarder = &sandboxproxy.Proxy{}
 type Options struct {
 	// Table knows the sandboxes.
 	Table Table
-	// Forwarder is a sandboxproxy.Proxy. Its option Error has to be ForwardError.
+	// Forwarder is a sandboxproxy.Proxy whose option Error is ForwardError.
 	Forwarder Forwarder
-	// Token tells the access token of a sandbox's runtime. It is asked for each request to a
-	// private sandbox, so answers should be kept.
+	// Token returns the access token of the runtime of a sandbox. It is called for each request to a
+	// private sandbox, so it should cache.
 	Token func(ctx context.Context, route routes.Route) (string, error)
 	// Resume resumes a paused sandbox, and returns when it runs or ctx ends.
 	Resume func(ctx context.Context, route routes.Route) error
 	// Domains are those below which hosts are named <port>-<id>. None means any.
 	Domains []string
 
-	// MaxRequests is how many requests are forwarded at a time, WebSockets included. Zero is
-	// DefaultMaxRequests.
-	MaxRequests int
+	// MaxForwardedRequests is how many requests are forwarded at a time, WebSockets included. Zero is
+	// DefaultMaxForwardedRequests.
+	MaxForwardedRequests int
 	// PerTeam and PerSandbox are how many of those may be to the sandboxes of one team, and to
 	// one sandbox. A team never gets more than it leaves free for others, which is half of
-	// MaxRequests. Zero is half and a fifth of MaxRequests.
+	// MaxForwardedRequests. Zero is half and a fifth of MaxForwardedRequests.
 	PerTeam, PerSandbox int
 	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
 	// resume may take. Zero is the default.
@@ -84,9 +84,9 @@ type Proxy struct {
 
 // New returns a Proxy.
 func New(options Options) *Proxy {
-	options.MaxRequests = cmp.Or(options.MaxRequests, DefaultMaxRequests)
-	options.PerTeam = cmp.Or(options.PerTeam, max(options.MaxRequests/2, 1))
-	options.PerSandbox = cmp.Or(options.PerSandbox, max(options.MaxRequests/5, 1))
+	options.MaxForwardedRequests = cmp.Or(options.MaxForwardedRequests, DefaultMaxForwardedRequests)
+	options.PerTeam = cmp.Or(options.PerTeam, max(options.MaxForwardedRequests/2, 1))
+	options.PerSandbox = cmp.Or(options.PerSandbox, max(options.MaxForwardedRequests/5, 1))
 	options.MaxResumes = cmp.Or(options.MaxResumes, DefaultMaxResumes)
 	options.ResumeTimeout = cmp.Or(options.ResumeTimeout, DefaultResumeTimeout)
 	if options.Clock == nil {
@@ -99,9 +99,9 @@ func New(options Options) *Proxy {
 	options.Domains = domains
 	return &Proxy{
 		options: options,
-		teams:   fairness.New(options.MaxRequests, options.PerTeam),
-		// The places of all sandboxes are bounded by those of teams.
-		sandboxes: fairness.New(3*options.MaxRequests, options.PerSandbox),
+		teams:   fairness.New(options.MaxForwardedRequests, options.PerTeam),
+		// The total is large enough that only PerSandbox limits: those of all teams are limited above.
+		sandboxes: fairness.New(3*options.MaxForwardedRequests, options.PerSandbox),
 		resumes:   fairness.New(options.MaxResumes, options.MaxResumes),
 	}
 }

@@ -13,8 +13,8 @@ import (
 // pathPrefix begins the paths that name a sandbox. mapping.APIPrefix is below it.
 const pathPrefix = "/kruise/"
 
-// splitPath returns what a path /kruise/<id>/<port>/<rest> consists of; rest is as it was
-// escaped, and begins with a slash. ok is false for other paths, and for the API's.
+// splitPath returns the parts of a path /kruise/<id>/<port>/<rest>. rest is still escaped, and begins with a
+// slash. ok is false for other paths, and for those of the API.
 func splitPath(u *url.URL) (id, port, rest string, ok bool) {
 	if u.Path == mapping.APIPrefix || strings.HasPrefix(u.Path, mapping.APIPrefix+"/") {
 		return "", "", "", false

@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// isPreflight reports whether a browser asks whether it may send a request. It has no way to
-// show a token when it does.
+// isPreflight reports whether a request is a CORS preflight of a browser, which cannot have a token.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != "" && r.Header.Get("Upgrade") == "" &&
 		r.ContentLength == 0 && len(r.TransferEncoding) == 0
 }
 
-// asked is what of the headers of a preflight goes to a private sandbox. Anybody can make one
-// up, and many servers answer any method as they answer GET.
-func asked(header http.Header) http.Header {
+// preflightHeaders returns the headers of a preflight that a private sandbox gets. Any client can send a
+// preflight, and many servers answer any method as they answer GET.
+func preflightHeaders(header http.Header) http.Header {
 	kept := http.Header{}
 	for name, values := range header {
 		if name == "Origin" || strings.HasPrefix(name, "Access-Control-Request-") {
@@ -28,21 +27,21 @@ func asked(header http.Header) http.Header {
 	return kept
 }
 
-// bare writes of the answer of a private sandbox to a preflight what is the answer to that:
-// no body, and no headers but those of it.
-type bare struct {
+// preflightWriter writes the response of a private sandbox to a preflight. It drops the body and all
+// headers but CORS, Vary and Allow.
+type preflightWriter struct {
 	http.ResponseWriter
-	answered bool
-	// ours says that the gateway itself answers, which may say all.
-	ours bool
+	wroteHeader bool
+	// isGatewayResponse is true for a response of the gateway itself, which is written in full.
+	isGatewayResponse bool
 }
 
-// ours says of a writer that the gateway itself answers, not the sandbox.
-func ours(w http.ResponseWriter) {
+// markGatewayResponse marks the response of a writer as one of the gateway itself, not of the sandbox.
+func markGatewayResponse(w http.ResponseWriter) {
 	for {
 		switch wrapping := w.(type) {
-		case *bare:
-			wrapping.ours = true
+		case *preflightWriter:
+			wrapping.isGatewayResponse = true
 			return
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = wrapping.Unwrap()
@@ -53,27 +52,27 @@ func ours(w http.ResponseWriter) {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *bare) WriteHeader(code int) {
+func (w *preflightWriter) WriteHeader(code int) {
 	header := w.Header()
 	for name := range header {
-		if !w.ours && !strings.HasPrefix(name, "Access-Control-") && name != "Vary" && name != "Allow" {
+		if !w.isGatewayResponse && !strings.HasPrefix(name, "Access-Control-") && name != "Vary" && name != "Allow" {
 			delete(header, name)
 		}
 	}
-	w.answered = w.answered || code >= http.StatusOK
+	w.wroteHeader = w.wroteHeader || code >= http.StatusOK
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements io.Writer.
-func (w *bare) Write(data []byte) (int, error) {
-	if !w.answered {
+func (w *preflightWriter) Write(data []byte) (int, error) {
+	if !w.wroteHeader {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.ours {
+	if w.isGatewayResponse {
 		return w.ResponseWriter.Write(data)
 	}
 	return len(data), nil
 }
 
 // Unwrap is for http.ResponseController.
-func (w *bare) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *preflightWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -12,9 +12,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
-// maxAttempts is how often a request is sent on its way: the table may say for a moment that
-// a sandbox runs that has been paused just now, and is to be resumed.
-const maxAttempts = 6
+// maxTries is how often a request is forwarded. For a moment after a pause, the table may still say that
+// the sandbox runs, so the request is not forwarded and the sandbox has to be resumed.
+const maxTries = 6
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -25,17 +25,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	route, err := p.options.Table.Find(r.Context(), to.id)
 	if err != nil {
-		answer(w, r, err, to)
+		writeProblem(w, r, err, to)
 		return
 	}
-	release, err := p.enter(route)
+	// Take the slots before the token is checked, so that reads of tokens are limited too.
+	release, err := p.takeSlots(route)
 	if err != nil {
-		answer(w, r, err, to)
+		writeProblem(w, r, err, to)
 		return
 	}
 	defer release()
-	if err := p.admit(r, route, to.port); err != nil {
-		answer(w, r, err, to)
+	if err := p.checkAccess(r, route, to.port); err != nil {
+		writeProblem(w, r, err, to)
 		return
 	}
 	out, err := outgoing(r, to)
@@ -53,16 +54,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = sandboxproxy.UncachedResponse(w)
 	}
 	if route.Private && to.port != RuntimePort && isPreflight(r) {
-		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}
+		out.Header, w = preflightHeaders(out.Header), &preflightWriter{ResponseWriter: w}
 		out.URL.RawQuery = ""
 	}
 	if err := p.send(w, out, route, to); err != nil {
-		answer(w, r, err, to)
+		writeProblem(w, r, err, to)
 	}
 }
 
-// enter takes the places of a request.
-func (p *Proxy) enter(route routes.Route) (release func(), err error) {
+// takeSlots takes the slots of a request: one of its team, and one of its sandbox.
+func (p *Proxy) takeSlots(route routes.Route) (release func(), err error) {
 	leaveTeam, ok := p.teams.Take(route.Namespace)
 	if !ok {
 		return nil, fmt.Errorf("%w of this team", errBusy)
@@ -75,38 +76,40 @@ func (p *Proxy) enter(route routes.Route) (release func(), err error) {
 	return func() { leaveSandbox(); leaveTeam() }, nil
 }
 
-// send forwards a request, and wakes its sandbox before if need be. An error means that
-// nothing has been answered yet.
+// send forwards a request. It resumes the sandbox before, if that is paused and traffic may resume it. An
+// error means that there is no response yet.
 func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route, to destination) error {
-	// Who has no token does not wake a private sandbox, and anybody can make up a preflight.
-	wakes := route.AutoResume && (!route.Private || !isPreflight(r))
+	// A client without a token must not resume a private sandbox, and a preflight needs no token.
+	canResume := route.AutoResume && (!route.Private || !isPreflight(r))
 	body := withBody(r)
 	defer body.end()
-	pause := firstLook
+	delay := firstDelay
 	for n := 1; ; n++ {
 		var err error
-		if route.State == routes.Paused && wakes {
+		if route.State == routes.Paused && canResume {
 			if route, err = p.wake(r.Context(), route); err != nil {
 				return err
 			}
 		}
 		target := sandboxproxy.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
-		// Of any other state the cluster is asked for what is true now: another replica may
-		// have resumed the sandbox, and our table not know of it yet. The forwarder alone would
-		// take connections that are kept, to a pod that is on its way out.
+		// For any other state, ask the cluster: another replica may have resumed the sandbox, and
+		// the table may not know yet. The forwarder alone might use a kept connection, to a pod
+		// that is being deleted.
 		if route.State != routes.Running {
 			if _, err := p.options.Table.Resolve(r.Context(), target); err != nil {
 				return err
 			}
 		}
-		a := &attempt{to: to, again: wakes && n < maxAttempts, body: body}
-		p.options.Forwarder.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)), target)
-		if a.failed == nil {
+		// Forward reports errors to ForwardError, which stores a retryable one in the try instead of
+		// writing a response.
+		try := &forwardTry{to: to, canRetry: canResume && n < maxTries, body: body}
+		p.options.Forwarder.Forward(w, r.WithContext(context.WithValue(r.Context(), forwardTryKey, try)), target)
+		if try.retryErr == nil {
 			return nil
 		}
 		select {
-		case <-p.options.Clock.After(pause):
-			pause *= 2
+		case <-p.options.Clock.After(delay):
+			delay *= 2
 		case <-r.Context().Done():
 			return context.Cause(r.Context())
 		}

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// firstLook is how long it takes until a sandbox that is resumed is looked at again; each
-	// look is twice as late, up to lastLook.
-	firstLook = 25 * time.Millisecond
-	lastLook  = time.Second
+	// firstDelay is the delay between two reads of a sandbox that is being resumed. It doubles with
+	// each read, up to maxDelay.
+	firstDelay = 25 * time.Millisecond
+	maxDelay   = time.Second
 )
 
-// errNotResumed means that a paused sandbox does not run although traffic came for it.
+// errNotResumed means that a paused sandbox does not run although there is a request for it.
 var errNotResumed = errors.New("the sandbox is paused")
 
-// wake resumes a sandbox and waits until it runs. All who come for it meanwhile share that.
+// wake resumes a sandbox and waits until it runs. Requests for the sandbox that come meanwhile share that.
 func (p *Proxy) wake(ctx context.Context, route routes.Route) (routes.Route, error) {
 	return p.waking.Do(ctx, route.ID, func(ctx context.Context) (routes.Route, error) {
 		release, ok := p.resumes.Take(route.Namespace)
@@ -46,11 +46,11 @@ func (p *Proxy) wake(ctx context.Context, route routes.Route) (routes.Route, err
 	})
 }
 
-// awaitRunning waits until a sandbox that was resumed runs. The cluster is asked too: the
-// table may be behind for longer than anybody waits.
+// awaitRunning waits until a sandbox that was resumed runs. It asks the cluster too, because the table may
+// be late.
 func (p *Proxy) awaitRunning(ctx context.Context, resumed routes.Route) (routes.Route, error) {
 	target := sandboxproxy.Target{Namespace: resumed.Namespace, Name: resumed.Name, UID: resumed.UID, Claim: resumed.Claim}
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 		if _, err := p.options.Table.Resolve(ctx, target); err == nil {
 			resumed.State = routes.Running
 			return resumed, nil
@@ -67,7 +67,7 @@ func (p *Proxy) awaitRunning(ctx context.Context, resumed routes.Route) (routes.
 		select {
 		case <-ctx.Done():
 			return routes.Route{}, fmt.Errorf("%w, and does not run yet: %w", errNotResumed, context.Cause(ctx))
-		case <-p.options.Clock.After(pause):
+		case <-p.options.Clock.After(delay):
 		}
 	}
 }

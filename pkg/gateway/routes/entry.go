@@ -18,7 +18,7 @@ import (
 
 // entry is all that is kept of a sandbox: about 200 bytes, 400 with the entries of the maps in
 // store, where the object has thousands.
-// It stands for the object in the reflector too, so that a list is never in memory in full.
+// The reflector gets it instead of the object too, so that a list is never in memory in full.
 type entry struct {
 	// id is empty for a sandbox that is none of the E2B API after all. Its parts are the
 	// namespace, up to split, and the name of the claim, two characters later.
@@ -81,10 +81,10 @@ func (e *entry) route(now time.Time) Route {
 	return route
 }
 
-// precedes reports whether an id leads to this entry rather than to another one that has
-// the same: a claim that was made again under its name has its id. One that is about to be
-// gone comes last, and then the one that was claimed later comes first.
-func (e *entry) precedes(other *entry) bool {
+// winsOver reports whether an id means this entry rather than another one with the same id. There are two
+// after a claim was created again under its name. An entry that is not being deleted wins, then the
+// one that was claimed later.
+func (e *entry) winsOver(other *entry) bool {
 	switch {
 	case other == nil || e.uid == other.uid:
 		return true

@@ -16,22 +16,22 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// lookUp asks the API server about an id: its claim, and the sandbox that the claim has.
-func (t *Table) lookUp(ctx context.Context, id, namespace, name string) (Route, error) {
+// readFromAPI reads the route of an id from the API server: its claim, and the sandbox of the claim.
+func (t *Table) readFromAPI(ctx context.Context, id, namespace, name string) (Route, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	if route, ok := t.store.find(id); ok { // told in the meantime
+	if route, ok := t.store.find(id); ok { // the watch has reported it meanwhile
 		return route, nil
 	}
 	sandbox, err := t.sandboxOf(ctx, namespace, name)
 	if err != nil {
-		return Route{}, t.judge(ctx, id, err)
+		return Route{}, t.toTableError(ctx, id, err)
 	}
 	e := newEntry(sandbox)
 	if e.id != id {
-		return Route{}, t.judge(ctx, id, ErrNotFound)
+		return Route{}, t.toTableError(ctx, id, ErrNotFound)
 	}
-	t.store.offer(e)
+	t.store.addRead(e)
 	return e.route(t.clock.Now()), nil
 }
 
@@ -59,11 +59,11 @@ func (t *Table) sandboxOf(ctx context.Context, namespace, name string) (*v1alpha
 	return sandbox, nil
 }
 
-// errNotYet is an id that will have a sandbox.
+// errNotYet means that the claim of an id waits for its sandbox.
 var errNotYet = fmt.Errorf("%w: its claim has no sandbox yet", ErrNotFound)
 
-// judge says what an error means for who asked, and remembers what does not exist.
-func (t *Table) judge(ctx context.Context, id string, err error) error {
+// toTableError returns ErrNotFound or ErrUnavailable for an error. It remembers ids that do not exist.
+func (t *Table) toTableError(ctx context.Context, id string, err error) error {
 	switch {
 	case errors.Is(err, errNotYet):
 		return err

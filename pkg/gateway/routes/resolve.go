@@ -21,18 +21,20 @@ import (
 )
 
 // Resolve implements sandboxproxy.Resolve. It reads the sandbox from the API server, never from the
-// table. Those who ask about one port of a sandbox at the same time share one answer. Errors wrap
+// table. Concurrent calls for one port of a sandbox share a read. Errors wrap
 // sandboxproxy.ErrNotRunning or ErrUnavailable, or are that of ctx.
 func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	key := fmt.Sprintf("%s/%s/%s/%s/%d", target.Namespace, target.Name, target.UID, target.Claim, target.Port)
-	came := clock.RealClock{}.Now()
+	arrivedAt := clock.RealClock{}.Now()
 	var found resolved
 	var err error
-	for again := true; again; again = ctx.Err() == nil && found.asked.Before(came) { // twice at most
+	// A shared read may have started before this request came, and miss a change made since. If so, read
+	// once more.
+	for again := true; again; again = ctx.Err() == nil && found.startedAt.Before(arrivedAt) {
 		found, err = t.addresses.Do(ctx, key, func(ctx context.Context) (resolved, error) {
-			asked := clock.RealClock{}.Now()
+			startedAt := clock.RealClock{}.Now()
 			address, err := t.address(ctx, target)
-			return resolved{address, asked}, err
+			return resolved{address, startedAt}, err
 		})
 	}
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
@@ -41,13 +43,13 @@ func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.
 	return found.address, err
 }
 
-// resolved is an address, and when it was asked for: what was asked before a client came may
-// not know of a change that was over then.
+// resolved is an address, and when the read of it started.
 type resolved struct {
-	address netip.Addr
-	asked   time.Time
+	address   netip.Addr
+	startedAt time.Time
 }
 
+// address reads a sandbox and its pod from the API server, and returns their address.
 func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
@@ -83,7 +85,7 @@ func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (netip.
 	return address, nil
 }
 
-// wait waits until the limit of a team lets another read through.
+// wait waits until the rate limit of a team allows another read.
 func (t *Table) wait(ctx context.Context, team string) error {
 	if err := t.limits.Of(team).Wait(ctx); err != nil {
 		return fmt.Errorf("%w: the sandboxes of %s are asked for too often: %w", ErrUnavailable, team, err)
@@ -110,7 +112,7 @@ func (t *Table) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// usable parses an address, and refuses those at which something else than a pod answers.
+// usable parses an address. It returns an error for addresses that cannot be those of a pod.
 func (t *Table) usable(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {

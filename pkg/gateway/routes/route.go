@@ -12,12 +12,12 @@ import (
 var (
 	// ErrNotFound means that no sandbox has the id.
 	ErrNotFound = errors.New("no sandbox has this id")
-	// ErrUnavailable means that the API server could not be asked, or too much is asked of
-	// it already. It may help to come again.
+	// ErrUnavailable means that the API server did not answer, or that a limit of reads is
+	// reached. A retry may help.
 	ErrUnavailable = errors.New("the state of the sandbox could not be found out")
 )
 
-// State is what a sandbox is good for, as far as traffic is concerned.
+// State is the state of a sandbox for traffic. v1alpha1.State and mapping.E2BState are its states for users.
 type State uint8
 
 const (

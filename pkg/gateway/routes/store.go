@@ -15,27 +15,29 @@ import (
 )
 
 const (
-	// earlyFor is how long what was read through counts without being reported by the watch.
-	earlyFor = 10 * time.Second
-	// maxEarly is how many of those are kept.
-	maxEarly = 1024
+	// readAheadFor is how long a sandbox that was read counts before the watch has reported it.
+	readAheadFor = 10 * time.Second
+	// maxReadAhead is how many of those are kept.
+	maxReadAhead = 1024
 )
 
-// store is what a reflector has told, and what was read before that told it.
+// store has the sandboxes that a reflector has reported, and those that were read before the reflector
+// reported them.
 type store struct {
 	clock clock.PassiveClock
 
 	lock  sync.RWMutex
 	byID  map[string]*entry
 	byUID map[types.UID]*entry
-	// seen is the resourceVersion up to which the watch has told everything.
-	seen   uint64
-	synced bool
-	// early are newer than seen.
-	early map[string]earlyEntry
+	// watchVersion is the resourceVersion up to which the watch has reported everything.
+	watchVersion uint64
+	synced       bool
+	// readAhead are the sandboxes that were read from the API server, by id. They are newer than
+	// watchVersion.
+	readAhead map[string]readAheadEntry
 }
 
-type earlyEntry struct {
+type readAheadEntry struct {
 	*entry
 	until time.Time
 }
@@ -47,16 +49,16 @@ var (
 )
 
 func newStore(clock clock.PassiveClock) *store {
-	return &store{clock: clock, byID: map[string]*entry{}, byUID: map[types.UID]*entry{}, early: map[string]earlyEntry{}}
+	return &store{clock: clock, byID: map[string]*entry{}, byUID: map[types.UID]*entry{}, readAhead: map[string]readAheadEntry{}}
 }
 
-// find returns the route of an id, from the later of what the watch told and what was read.
+// find returns the route of an id: the later of what the watch has reported and what was read.
 func (s *store) find(id string) (Route, bool) {
 	now := s.clock.Now()
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	e := s.byID[id]
-	if early, ok := s.early[id]; ok && now.Before(early.until) && (e == nil || early.version > e.version) {
+	if early, ok := s.readAhead[id]; ok && now.Before(early.until) && (e == nil || early.version > e.version) {
 		e = early.entry
 	}
 	if e == nil {
@@ -65,20 +67,20 @@ func (s *store) find(id string) (Route, bool) {
 	return e.route(now), true
 }
 
-// offer keeps for a while what was read, unless the watch has come as far: then it knows
-// better.
-func (s *store) offer(e *entry) {
+// addRead keeps a sandbox that was read, for a while. It does nothing if the watch has already reported
+// everything up to that version.
+func (s *store) addRead(e *entry) {
 	now := s.clock.Now()
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if e.version <= s.seen {
+	if e.version <= s.watchVersion {
 		return
 	}
-	if len(s.early) >= maxEarly {
-		s.dropEarly(func(old earlyEntry) bool { return !now.Before(old.until) })
+	if len(s.readAhead) >= maxReadAhead {
+		s.dropReadAhead(func(old readAheadEntry) bool { return !now.Before(old.until) })
 	}
-	if len(s.early) < maxEarly {
-		s.early[e.id] = earlyEntry{entry: e, until: now.Add(earlyFor)}
+	if len(s.readAhead) < maxReadAhead {
+		s.readAhead[e.id] = readAheadEntry{entry: e, until: now.Add(readAheadFor)}
 	}
 }
 
@@ -156,7 +158,7 @@ func (s *store) put(e *entry) {
 		return
 	}
 	s.byUID[e.uid] = e
-	if e.precedes(s.byID[e.id]) {
+	if e.winsOver(s.byID[e.id]) {
 		s.byID[e.id] = e
 	}
 }
@@ -169,21 +171,21 @@ func (s *store) remove(uid types.UID) {
 	}
 }
 
-// advance notes how far the watch has told, and forgets what was read before that.
+// advance sets watchVersion, and removes what was read up to that version.
 func (s *store) advance(resourceVersion string) error {
 	version, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return fmt.Errorf("resourceVersion %q of sandboxes is no number: %w", resourceVersion, err)
 	}
-	s.seen = max(s.seen, version)
-	s.dropEarly(func(e earlyEntry) bool { return e.version <= s.seen })
+	s.watchVersion = max(s.watchVersion, version)
+	s.dropReadAhead(func(e readAheadEntry) bool { return e.version <= s.watchVersion })
 	return nil
 }
 
-func (s *store) dropEarly(drop func(earlyEntry) bool) {
-	for id, e := range s.early {
+func (s *store) dropReadAhead(drop func(readAheadEntry) bool) {
+	for id, e := range s.readAhead {
 		if drop(e) {
-			delete(s.early, id)
+			delete(s.readAhead, id)
 		}
 	}
 }

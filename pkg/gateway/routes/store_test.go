@@ -87,8 +87,8 @@ func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, fresh := newEntry(sandbox(3)), newEntry(sandbox(7)) // of versions 1003 and 1007
-	s.offer(old)
-	s.offer(fresh)
+	s.addRead(old)
+	s.addRead(fresh)
 	if _, ok := s.find(old.id); ok {
 		t.Error("a sandbox that the watch has already told gone is found")
 	}
@@ -104,16 +104,16 @@ func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
 	newer := *paused
 	newer.version, newer.state = 2000, Running
 	_ = s.Add(paused)
-	s.offer(&newer)
+	s.addRead(&newer)
 	if got, _ := s.find(paused.id); got.State != Running {
 		t.Errorf("got %+v, and the newer one is running", got)
 	}
-	for i := range 2 * maxEarly {
+	for i := range 2 * maxReadAhead {
 		e := newEntry(sandbox(10_000 + i))
-		s.offer(e)
+		s.addRead(e)
 	}
-	if len(s.early) > maxEarly {
-		t.Errorf("%d are kept, want at most %d", len(s.early), maxEarly)
+	if len(s.readAhead) > maxReadAhead {
+		t.Errorf("%d are kept, want at most %d", len(s.readAhead), maxReadAhead)
 	}
 }
 

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// readFor bounds what one question to the API server may take. It is less than a
-	// connection to a sandbox may take, so that it is known which of both did.
+	// readFor limits one read of the API server. It is less than sandboxproxy's limit of a connection
+	// to a sandbox, so that errors say which of both took too long.
 	readFor = 5 * time.Second
 	// maxUnknown is how many ids that do not exist are remembered, and unknownFor how long.
 	maxUnknown = 4096
@@ -64,7 +64,7 @@ type Table struct {
 
 	// unknown are ids that do not exist, with the time until which that counts.
 	unknown *lru.Cache
-	// lookups reads the ids that the watch has not told.
+	// lookups reads ids that the watch has not reported.
 	lookups   *lookups.Group[Route]
 	addresses flight.Group[resolved]
 	// limits are how often the API server is asked about the sandboxes of each team.
@@ -95,11 +95,11 @@ func (t *Table) HasSynced() bool { return t.store.hasSynced() }
 // Len is how many sandboxes are known.
 func (t *Table) Len() int { return t.store.len() }
 
-// Known returns what is known of an id. It makes no request.
-func (t *Table) Known(id string) (Route, bool) { return t.store.find(id) }
+// Peek returns what the table knows of an id. It makes no request.
+func (t *Table) Peek(id string) (Route, bool) { return t.store.find(id) }
 
-// Find returns the route of an id. An id that is not known yet, because another replica made
-// it just now, is looked up, within the limits of the source of the request. Errors are
+// Find returns the route of an id. If the table does not know the id, because another replica created it
+// just now, Find reads it from the API server, within the limits of the source of the request. Errors are
 // ErrNotFound, ErrUnavailable, or that of ctx.
 func (t *Table) Find(ctx context.Context, id string) (Route, error) {
 	if route, ok := t.store.find(id); ok {
@@ -112,7 +112,7 @@ func (t *Table) Find(ctx context.Context, id string) (Route, error) {
 	bounded, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	route, err := t.lookups.Do(bounded, id, func(ctx context.Context) (Route, error) {
-		return t.lookUp(ctx, id, namespace, claim)
+		return t.readFromAPI(ctx, id, namespace, claim)
 	})
 	if errors.Is(err, lookups.ErrRefused) || errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -24,8 +24,8 @@ const pageSize = 500
 func (t *Table) Run(ctx context.Context) {
 	reflector := cache.NewReflectorWithOptions(t.listWatch(), nil, t.store, cache.ReflectorOptions{
 		Name: "routes", TypeDescription: "sandboxes of the E2B API", Clock: t.clock,
-		// Everything that is created elsewhere is read through as long as the watch is
-		// broken, so that is kept short.
+		// While the watch is broken, sandboxes that other replicas create are read one by one, so
+		// the backoff is short.
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Steps: 10, Factor: 2, Jitter: 1},
 	})
 	reflector.WatchListPageSize = pageSize
@@ -39,7 +39,7 @@ func (t *Table) listWatch() *cache.ListWatch {
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = v1alpha1.LabelSandboxID
 			if options.ResourceVersion == "0" {
-				options.ResourceVersion = "" // a list of any age would come in one page
+				options.ResourceVersion = "" // "0" would return all sandboxes in one page
 			}
 			page, err := sandboxes.List(ctx, options)
 			if err != nil {
@@ -57,13 +57,14 @@ func (t *Table) listWatch() *cache.ListWatch {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, compact), nil
+			return watch.Filter(w, toEntry), nil
 		},
 	}
 }
 
-// compact makes an entry of a sandbox. What is no change, such as a bookmark, stays as it is.
-func compact(event watch.Event) (watch.Event, bool) {
+// toEntry replaces the sandbox of an event by its entry. It leaves other events, such as bookmarks, as they
+// are.
+func toEntry(event watch.Event) (watch.Event, bool) {
 	sandbox, ok := event.Object.(*v1alpha1.Sandbox)
 	if ok && (event.Type == watch.Added || event.Type == watch.Modified || event.Type == watch.Deleted) {
 		event.Object = newEntry(sandbox)

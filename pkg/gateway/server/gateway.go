@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server puts the gateway together: the E2B API, the proxy to sandboxes, the routes
-// and the keys, behind one listener.
+// and the keys, behind one listener. dispatch.go decides between API and proxy.
 package server
 
 import (
@@ -30,29 +30,29 @@ import (
 // Config is what a gateway is made with.
 type Config struct {
 	Options
-	// Client reaches the cluster as the gateway itself. Its limit (QPS and Burst) is that of
-	// each team, for what it asks and for what is asked of its sandboxes.
-	Client *rest.Config
-	// Groups are those of the users that the gateway acts for. None leaves them to the
-	// cluster, which knows the groups of a ServiceAccount.
-	Groups []string
+	// RESTConfig reaches the cluster as the gateway itself. Its limit (QPS and Burst) applies to each
+	// team separately, for requests of its users and for reads of its sandboxes.
+	RESTConfig *rest.Config
+	// ImpersonateGroups are the groups of the users that the gateway acts for. If it is empty, the
+	// cluster sets the groups of the ServiceAccount.
+	ImpersonateGroups []string
 	// Keys knows the API keys.
 	Keys *apikeys.Keys
-	// Source learns of changes of the keys; nil where there are none by others.
-	Source KeySource
+	// KeyWatcher watches the keys. It is nil if only this process changes keys.
+	KeyWatcher KeyWatcher
 }
 
-// KeySource learns of API keys.
-type KeySource interface {
-	// Run does so until ctx is done.
+// KeyWatcher watches API keys.
+type KeyWatcher interface {
+	// Run watches until ctx is done.
 	Run(ctx context.Context)
-	// Synced reports whether all keys that were there at the start are known.
+	// Synced reports whether all keys that existed at the start are known.
 	Synced() bool
 }
 
 // Gateway serves the E2B API and the proxy to sandboxes.
 type Gateway struct {
-	source      KeySource
+	keyWatcher  KeyWatcher
 	table       *routes.Table
 	forwarder   *sandboxproxy.Proxy
 	handler     http.Handler
@@ -62,8 +62,8 @@ type Gateway struct {
 // New returns a gateway. Nothing runs yet.
 func New(c Config) (*Gateway, error) {
 	registerMetrics()
-	// What it reads it reads for teams, each of which has a limit for itself.
-	unlimited := rest.CopyConfig(c.Client)
+	// No client-side limit: routes.Table limits the reads for each team.
+	unlimited := rest.CopyConfig(c.RESTConfig)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
 	own, err := versioned.NewForConfig(unlimited)
 	if err != nil {
@@ -73,9 +73,9 @@ func New(c Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	teams := identity.New(c.Client, c.Groups...)
+	teams := identity.New(c.RESTConfig, c.ImpersonateGroups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
-	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst, Pods: pods})
+	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.RESTConfig.QPS, Burst: c.RESTConfig.Burst, Pods: pods})
 	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError})
 	var domain string
 	if len(c.Domains) > 0 {
@@ -83,13 +83,15 @@ func New(c Config) (*Gateway, error) {
 	}
 	api := e2b.New(e2b.Options{
 		Keys: c.Keys, Allow: limiter.Allow, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
-		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
+		EnvdVersion: c.EnvdVersion, CanCreateKeys: c.CanCreateKeys, MaxAPIRequests: c.MaxAPIRequests, WaitUntilStopped: table.WaitUntilStopped, Clock: clock.RealClock{},
 	})
-	agents := newAgent(teams, api)
-	sandboxes := proxy.New(proxy.Options{Table: table, Forwarder: forwarder, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
+	sandboxes := proxy.New(proxy.Options{
+		Table: table, Forwarder: forwarder, Token: newTokenCache(teams).Get, Resume: trafficResumer{teams, api}.Resume,
+		Domains: c.Domains, MaxForwardedRequests: c.MaxForwardedRequests,
+	})
 	return &Gateway{
-		source: c.Source, table: table, forwarder: forwarder, handler: counted(api, sandboxes, sandboxes.Match),
-		connections: newConnections(c.MaxRequests + c.MaxForwarded),
+		keyWatcher: c.KeyWatcher, table: table, forwarder: forwarder, handler: dispatch(api, sandboxes),
+		connections: newConnections(c.MaxAPIRequests + c.MaxForwardedRequests),
 	}, nil
 }
 
@@ -97,8 +99,8 @@ func New(c Config) (*Gateway, error) {
 func (g *Gateway) Run(ctx context.Context) {
 	defer g.forwarder.Close()
 	var watches sync.WaitGroup
-	if g.source != nil {
-		watches.Go(func() { g.source.Run(ctx) })
+	if g.keyWatcher != nil {
+		watches.Go(func() { g.keyWatcher.Run(ctx) })
 	}
 	watches.Go(func() { g.table.Run(ctx) })
 	watches.Wait()
@@ -106,7 +108,7 @@ func (g *Gateway) Run(ctx context.Context) {
 
 // Ready returns nil when the gateway knows the keys and the routes.
 func (g *Gateway) Ready() error {
-	if g.source != nil && !g.source.Synced() {
+	if g.keyWatcher != nil && !g.keyWatcher.Synced() {
 		return errors.New("the API keys are not known yet")
 	}
 	if !g.table.HasSynced() {

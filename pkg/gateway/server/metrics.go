@@ -10,14 +10,14 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/restclient" // what is asked of the cluster
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // metrics of requests to the cluster
 	"k8s.io/utils/clock"
 )
 
 // The two kinds of requests.
 const (
-	toAPI     = "api"
-	toSandbox = "sandbox"
+	labelAPI     = "api"
+	labelSandbox = "sandbox"
 )
 
 var (
@@ -59,42 +59,38 @@ var (
 	})
 )
 
-// counted hands requests to the API or, those that match, to sandboxes, and counts them.
-func counted(api, sandboxes http.Handler, match func(*http.Request) bool) http.Handler {
+// instrument returns a handler that counts the requests of another one, under the label to.
+func instrument(to string, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to, handler := toAPI, api
-		if match(r) {
-			to, handler = toSandbox, sandboxes
-		}
 		requestsInFlight.WithLabelValues(to).Inc()
-		began, seen, returned := clock.RealClock{}.Now(), &status{ResponseWriter: w}, false
+		began, recorder, returned := clock.RealClock{}.Now(), &statusRecorder{ResponseWriter: w}, false
 		defer func() {
-			if !returned && seen.code == 0 {
-				seen.code = http.StatusInternalServerError // a panic, and no answer
+			if !returned && recorder.code == 0 {
+				recorder.code = http.StatusInternalServerError // a panic before a response
 			}
-			if seen.code == 0 && r.Context().Err() != nil {
-				seen.code = clientGone
+			if recorder.code == 0 && r.Context().Err() != nil {
+				recorder.code = clientGone
 			}
 			requestsInFlight.WithLabelValues(to).Dec()
-			requestSeconds.WithLabelValues(to, seen.String()).Observe(clock.RealClock{}.Since(began).Seconds())
+			requestSeconds.WithLabelValues(to, recorder.String()).Observe(clock.RealClock{}.Since(began).Seconds())
 		}()
-		handler.ServeHTTP(seen, r)
+		handler.ServeHTTP(recorder, r)
 		returned = true
 	})
 }
 
-// clientGone is the code of a request whose client went before it was answered. No answer has
-// it; others count such requests under it too.
+// clientGone is the code of a request whose client went away before the response. No response has it. Other
+// proxies count such requests under the same code.
 const clientGone = 499
 
-// status remembers the code of an answer.
-type status struct {
+// statusRecorder remembers the status code of a response.
+type statusRecorder struct {
 	http.ResponseWriter
 	code int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (s *status) WriteHeader(code int) {
+func (s *statusRecorder) WriteHeader(code int) {
 	if s.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
 		s.code = code
 	}
@@ -102,10 +98,10 @@ func (s *status) WriteHeader(code int) {
 }
 
 // Unwrap lets http.ResponseController find what the writer can do.
-func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// String is the code, or its class if it is an unusual one of a sandbox's.
-func (s *status) String() string {
+// String returns the code, or "other" for a code of a sandbox that is not a known one.
+func (s *statusRecorder) String() string {
 	switch {
 	case s.code == 0:
 		return "200"

@@ -25,15 +25,15 @@ type Options struct {
 	EnvdVersion string
 	// MaxTimeout is the longest timeout of a sandbox in seconds.
 	MaxTimeout int64
-	// AllowKeys lets teams make API keys through the API.
-	AllowKeys bool
+	// CanCreateKeys lets teams make API keys through the API.
+	CanCreateKeys bool
 	// KeyRate is how many requests a second a key may make, and KeyBurst how many at once.
 	KeyRate  float64
 	KeyBurst int
-	// MaxRequests is how many requests of the API are processed at a time, and
-	// MaxForwarded how many requests to sandboxes. Their sum is how many connections there
+	// MaxAPIRequests is how many requests of the API are processed at a time, and
+	// MaxForwardedRequests how many requests to sandboxes. Their sum is how many connections there
 	// are at a time.
-	MaxRequests, MaxForwarded int
+	MaxAPIRequests, MaxForwardedRequests int
 	// AllowLoopback lets sandboxes have addresses of this machine, as simulated ones do.
 	AllowLoopback bool
 }
@@ -41,8 +41,8 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() Options {
 	return Options{
-		EnvdVersion: "0.4.0", MaxTimeout: mapping.DefaultMaxTimeout, AllowKeys: true,
-		KeyRate: 50, KeyBurst: 200, MaxRequests: 1000, MaxForwarded: proxy.DefaultMaxRequests,
+		EnvdVersion: "0.4.0", MaxTimeout: mapping.DefaultMaxTimeout, CanCreateKeys: true,
+		KeyRate: 50, KeyBurst: 200, MaxAPIRequests: 1000, MaxForwardedRequests: proxy.DefaultMaxForwardedRequests,
 	}
 }
 
@@ -52,11 +52,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Domain of the hosts of sandboxes, <port>-<id>.<domain>. Clients get the first one. If it is not set, any domain is accepted. May be repeated.")
 	fs.StringVar(&o.EnvdVersion, "envd-version", o.EnvdVersion, "Version of envd in the sandboxes that is reported to clients, which derive from it what envd supports.")
 	fs.Int64Var(&o.MaxTimeout, "max-timeout", o.MaxTimeout, "Maximum timeout of a sandbox in seconds.")
-	fs.BoolVar(&o.AllowKeys, "allow-api-keys", o.AllowKeys, "If true, teams can create API keys through the API.")
+	fs.BoolVar(&o.CanCreateKeys, "allow-api-keys", o.CanCreateKeys, "If true, teams can create API keys through the API.")
 	fs.Float64Var(&o.KeyRate, "key-rate", o.KeyRate, "Maximum number of requests per second of an API key. A team may send ten times as many.")
 	fs.IntVar(&o.KeyBurst, "key-burst", o.KeyBurst, "Number of requests that an API key may send in a burst.")
-	fs.IntVar(&o.MaxRequests, "max-requests", o.MaxRequests, "Maximum number of concurrent requests to the API. A team gets at most as many as it leaves free for others.")
-	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "Maximum number of concurrent requests to sandboxes. A team gets at most half of them, and a sandbox a fifth. The number of connections is limited to --max-requests plus --max-forwarded; beyond that, idle connections are closed.")
+	fs.IntVar(&o.MaxAPIRequests, "max-requests", o.MaxAPIRequests, "Maximum number of concurrent requests to the API. A team gets at most as many as it leaves free for others.")
+	fs.IntVar(&o.MaxForwardedRequests, "max-forwarded", o.MaxForwardedRequests, "Maximum number of concurrent requests to sandboxes. A team gets at most half of them, and a sandbox a fifth. The number of connections is limited to --max-requests plus --max-forwarded; beyond that, idle connections are closed.")
 	fs.BoolVar(&o.AllowLoopback, "allow-loopback", o.AllowLoopback, "If true, forward requests to loopback addresses, which simulated sandboxes have. Not for clusters.")
 }
 
@@ -77,7 +77,7 @@ func (o *Options) Validate() error {
 	if o.KeyRate <= 0 || o.KeyBurst <= 0 {
 		errs = append(errs, errors.New("--key-rate and --key-burst must be positive"))
 	}
-	if o.MaxRequests <= 0 || o.MaxForwarded <= 0 {
+	if o.MaxAPIRequests <= 0 || o.MaxForwardedRequests <= 0 {
 		errs = append(errs, errors.New("--max-requests and --max-forwarded must be positive"))
 	}
 	return utilerrors.NewAggregate(errs)

@@ -133,9 +133,9 @@ func TestPanic(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusNoContent)
 		})
-		s := start(t, counted(handler, nil, func(*http.Request) bool { return false }).ServeHTTP)
+		s := start(t, instrument(labelAPI, handler).ServeHTTP)
 		count := func(code string) uint64 {
-			n, err := testutil.GetHistogramMetricCount(requestSeconds.WithLabelValues(toAPI, code))
+			n, err := testutil.GetHistogramMetricCount(requestSeconds.WithLabelValues(labelAPI, code))
 			if err != nil {
 				t.Error(err)
 			}
@@ -164,7 +164,7 @@ func TestPanic(t *testing.T) {
 		if n := count("204") - answers; n != 2 {
 			t.Errorf("%d answers are counted", n)
 		}
-		if n, err := testutil.GetGaugeMetricValue(requestsInFlight.WithLabelValues(toAPI)); n != 0 || err != nil {
+		if n, err := testutil.GetGaugeMetricValue(requestsInFlight.WithLabelValues(labelAPI)); n != 0 || err != nil {
 			t.Errorf("%v requests are in flight, %v", n, err)
 		}
 		s.stop()

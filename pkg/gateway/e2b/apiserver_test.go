@@ -84,7 +84,7 @@ func TestLargePages(t *testing.T) {
 	if !slices.Equal(got, names) {
 		t.Errorf("lists %q", got)
 	}
-	if most() > e2b.MaxAnswer+1 {
+	if most() > e2b.MaxResponse+1 {
 		t.Errorf("%d bytes of one answer are read", most())
 	}
 
@@ -117,7 +117,7 @@ func TestLargePages(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, ids)
 		}
 	}
-	if most() > e2b.MaxAnswer+1 || most() < e2b.SmallAnswer {
+	if most() > e2b.MaxResponse+1 || most() < e2b.SmallResponse {
 		t.Errorf("%d bytes of one answer are read", most())
 	}
 }

@@ -24,7 +24,7 @@ type Query struct {
 	// Metadata that a sandbox must have.
 	Metadata map[string]string
 	// States of which it must have one; none is all.
-	States []State
+	States []E2BState
 	// TemplateID that it must have been asked for by, if not empty.
 	TemplateID string
 	// Limit is how many at most.
@@ -64,7 +64,7 @@ func (q *Query) read(key, value string) error {
 		return q.readMetadata(value)
 	case "state":
 		for state := range strings.SplitSeq(value, ",") {
-			switch s := State(state); s {
+			switch s := E2BState(state); s {
 			case StateRunning, StatePaused:
 				q.States = append(q.States, s)
 			default:

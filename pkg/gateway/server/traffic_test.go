@@ -44,31 +44,31 @@ func TestTokenIsAskedForOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAgent(team{client}, nil)
+	tokens := newTokenCache(team{client})
 	route := routes.Route{Namespace: "team", Name: "box", UID: "uid", Claim: "claim"}
 	var asking sync.WaitGroup
 	for range 20 {
 		asking.Go(func() {
-			if token, err := a.token(t.Context(), route); token != "secret" || err != nil {
+			if token, err := tokens.Get(t.Context(), route); token != "secret" || err != nil {
 				t.Errorf("%q, %v", token, err)
 			}
 		})
 	}
 	close(goOn)
 	asking.Wait()
-	if token, err := a.token(t.Context(), route); token != "secret" || err != nil || asked.Load() > 2 {
+	if token, err := tokens.Get(t.Context(), route); token != "secret" || err != nil || asked.Load() > 2 {
 		t.Errorf("%q, %v, asked %d times", token, err, asked.Load())
 	}
 }
 
-// TestMeaning: what says nothing of the sandbox is to be tried again.
-func TestMeaning(t *testing.T) {
+// TestAsUnavailable: what says nothing of the sandbox is to be tried again.
+func TestAsUnavailable(t *testing.T) {
 	sandboxes := v1alpha1.Resource("sandboxes")
 	for _, about := range []error{
 		&e2b.Error{Code: http.StatusNotFound}, e2b.ErrPausedAgain, context.DeadlineExceeded,
 		apierrors.NewForbidden(sandboxes, "box", nil), apierrors.NewBadRequest("no"),
 	} {
-		if errors.Is(meaning(about), routes.ErrUnavailable) {
+		if errors.Is(asUnavailable(about), routes.ErrUnavailable) {
 			t.Errorf("%v is taken for an outage", about)
 		}
 	}
@@ -76,7 +76,7 @@ func TestMeaning(t *testing.T) {
 		io.ErrUnexpectedEOF, apierrors.NewServiceUnavailable("away"), apierrors.NewTooManyRequests("busy", 1),
 		apierrors.NewInternalError(io.EOF), apierrors.NewConflict(sandboxes, "box", nil),
 	} {
-		if err := meaning(outage); !errors.Is(err, routes.ErrUnavailable) || !errors.Is(err, outage) {
+		if err := asUnavailable(outage); !errors.Is(err, routes.ErrUnavailable) || !errors.Is(err, outage) {
 			t.Errorf("%v is taken for the sandbox's: %v", outage, err)
 		}
 	}

@@ -38,7 +38,7 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 			asked++
 		}
 		open[r] = true
-		isLarge := bytes > e2b.SmallAnswer
+		isLarge := bytes > e2b.SmallResponse
 		if isLarge {
 			large[r] = true
 		}
@@ -82,7 +82,7 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 	w.want(http.StatusOK, other, "GET", "/templates/"+name, "/templates/{id}", "")
 	close(goOn)
 	asking.Wait()
-	if held := w.api.LargeAnswers(); held != 0 {
+	if held := w.api.LargeResponses(); held != 0 {
 		t.Errorf("%d places are still taken", held)
 	}
 }
@@ -100,11 +100,11 @@ func TestLargeAnswersHavePlaces(t *testing.T) {
 	var mu sync.Mutex
 	larges := map[string]int{}
 	read := func(r *http.Request, bytes int) error {
-		if bytes > e2b.SmallAnswer {
+		if bytes > e2b.SmallResponse {
 			mu.Lock()
 			defer mu.Unlock()
 			larges[r.Method]++
-			if w.api.LargeAnswers() == 0 {
+			if w.api.LargeResponses() == 0 {
 				t.Errorf("%s %s: %d bytes are read without a place", r.Method, r.URL, bytes)
 			}
 		}

@@ -78,7 +78,7 @@ func TestQuery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Query{Metadata: map[string]string{"team.io/app": "a b&c=d"}, States: []State{StatePaused, StateRunning}, TemplateID: "base", Limit: 7, Next: "x"}
+	want := &Query{Metadata: map[string]string{"team.io/app": "a b&c=d"}, States: []E2BState{StatePaused, StateRunning}, TemplateID: "base", Limit: 7, Next: "x"}
 	if d := cmp.Diff(want, q); d != "" {
 		t.Errorf("want -, got +:\n%s", d)
 	}

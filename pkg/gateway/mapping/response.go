@@ -15,8 +15,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Made is the answer to create, connect and resume.
-type Made struct {
+// SandboxResponse is the response to create, connect and resume.
+type SandboxResponse struct {
 	TemplateID         string  `json:"templateID"`
 	SandboxID          string  `json:"sandboxID"`
 	ClientID           string  `json:"clientID"`
@@ -27,7 +27,7 @@ type Made struct {
 	Alias              string  `json:"alias,omitempty"`
 }
 
-// Info is a sandbox in a list, and the answer to a get.
+// Info is a sandbox in a list, and the response to a get.
 type Info struct {
 	TemplateID          string            `json:"templateID"`
 	Alias               string            `json:"alias,omitempty"`
@@ -42,7 +42,7 @@ type Info struct {
 	MemoryMB            int64             `json:"memoryMB"`
 	DiskSizeMB          int64             `json:"diskSizeMB"`
 	Metadata            map[string]string `json:"metadata,omitempty"`
-	State               State             `json:"state"`
+	State               E2BState          `json:"state"`
 	AllowInternetAccess *bool             `json:"allowInternetAccess,omitempty"`
 	Lifecycle           *Lifecycle        `json:"lifecycle,omitempty"`
 }
@@ -53,7 +53,7 @@ type Lifecycle struct {
 	AutoResume bool   `json:"autoResume"`
 }
 
-// endless is how far the end of a sandbox is that has none: clients parse it as a date.
+// endless is the life of a sandbox without an end. Clients need a date.
 const endless = 100 * 365 * 24 * time.Hour
 
 // InfoOf describes a sandbox. envdVersion and domain are those of the gateway.
@@ -85,7 +85,7 @@ func InfoOf(sb *v1alpha1.Sandbox, envdVersion, domain string, now time.Time) Inf
 	return info
 }
 
-// TemplateID is what a sandbox was asked for by.
+// TemplateID returns the templateID of the create of a sandbox.
 func TemplateID(sb *v1alpha1.Sandbox) string {
 	if id := sb.Annotations[v1alpha1.AnnotationE2BTemplateID]; id != "" {
 		return id
@@ -102,10 +102,11 @@ func startOf(sb *v1alpha1.Sandbox) time.Time {
 	return sb.CreationTimestamp.Time
 }
 
-// metadataOf is what the claim has put on the sandbox, and where to find it in the cluster.
+// metadataOf returns the labels and annotations that the claim has set on the sandbox, and the name of the
+// sandbox in the cluster.
 func metadataOf(sb *v1alpha1.Sandbox) map[string]string {
 	var put struct{ Labels, Annotations []string }
-	// What cannot be read was written by others, and is no metadata.
+	// Ignore what cannot be parsed: other clients wrote it.
 	_ = json.Unmarshal([]byte(sb.Annotations[v1alpha1.AnnotationUpdatedMetadataInClaim]), &put)
 	metadata := map[string]string{MetadataResource: sb.Namespace + "/" + sb.Name}
 	take := func(prefix string, keys []string, from map[string]string) {
@@ -124,8 +125,8 @@ func metadataOf(sb *v1alpha1.Sandbox) map[string]string {
 	return metadata
 }
 
-// resourcesOf adds up what the containers may use: limits, else requests. Part of a CPU or
-// of a MiB counts as a whole one.
+// resourcesOf returns the sums of the resources of the containers: limits, else requests. They are
+// rounded up to whole CPUs and MiB.
 func resourcesOf(sb *v1alpha1.Sandbox) (cpu, memory, disk int64) {
 	if sb.Spec.Template == nil {
 		return 0, 0, 0
@@ -152,10 +153,11 @@ func resourcesOf(sb *v1alpha1.Sandbox) (cpu, memory, disk int64) {
 		diskBytes += have.StorageEphemeral().Value()
 	}
 	const mib = 1 << 20
-	return up(milliCPU, 1000), up(memoryBytes, mib), up(diskBytes, mib)
+	return ceilDiv(milliCPU, 1000), ceilDiv(memoryBytes, mib), ceilDiv(diskBytes, mib)
 }
 
-func up(n, unit int64) int64 {
+// ceilDiv returns n/unit, rounded up. It returns 0 for a negative n.
+func ceilDiv(n, unit int64) int64 {
 	if n <= 0 {
 		return 0
 	}
@@ -180,7 +182,7 @@ type Template struct {
 	EnvdVersion string   `json:"envdVersion"`
 }
 
-// Alias is the answer to a request for a template by its alias, which is its name.
+// Alias is the response to a request for a template by its alias, which is its name.
 type Alias struct {
 	TemplateID string `json:"templateID"`
 	Public     bool   `json:"public"`
@@ -199,8 +201,8 @@ func TemplateOf(set *v1alpha1.SandboxSet, envdVersion string) Template {
 	return t
 }
 
-// sortedStates returns states in one order without repetition.
-func sortedStates(states []State) []State {
+// sortedStates returns states sorted and without duplicates.
+func sortedStates(states []E2BState) []E2BState {
 	slices.Sort(states)
 	return slices.Compact(states)
 }

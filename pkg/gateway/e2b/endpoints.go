@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Route is one path and method of the API.
-type Route struct {
+// Endpoint is one path and method of the API.
+type Endpoint struct {
 	// Method and Path are as in http.ServeMux.
 	Method, Path string
-	// Unserved is what the answer 501 says is not served; empty for a route that is.
+	// Unserved is what the 501 says is not served; empty for an endpoint that is served.
 	Unserved string
 
 	serve func(*call) error
-	// keyless is set if a request needs no API key.
-	keyless bool
+	// isPublic is set if a request needs no API key.
+	isPublic bool
 }
 
-// Routes returns all routes. Each is served below mapping.APIPrefix too.
-func Routes() []Route {
-	routes := []Route{
-		{Method: http.MethodGet, Path: "/health", keyless: true},
+// Endpoints returns all endpoints. Each is served below mapping.APIPrefix too.
+func Endpoints() []Endpoint {
+	endpoints := []Endpoint{
+		{Method: http.MethodGet, Path: "/health", isPublic: true},
 		{Method: http.MethodPost, Path: "/sandboxes", serve: (*call).create},
 		{Method: http.MethodPost, Path: "/v2/sandboxes", serve: (*call).create},
 		{Method: http.MethodGet, Path: "/sandboxes", serve: (*call).listAll},
@@ -45,14 +45,14 @@ func Routes() []Route {
 		{Method: http.MethodPost, Path: "/api-keys", serve: (*call).createKey},
 		{Method: http.MethodDelete, Path: "/api-keys/{id}", serve: (*call).deleteKey},
 	}
-	return append(routes, unserved()...)
+	return append(endpoints, unserved()...)
 }
 
-// unserved returns the routes of E2B and of OpenKruise Agents that are not served. They are
+// unserved returns the endpoints of E2B and of OpenKruise Agents that are not served. They are
 // answered with 501, because SDKs take 404 for an object that does not exist.
-func unserved() []Route {
-	var routes []Route
-	for _, u := range []struct{ what, route string }{
+func unserved() []Endpoint {
+	var endpoints []Endpoint
+	for _, u := range []struct{ what, endpoint string }{
 		{"a snapshot of a sandbox", "POST /sandboxes/{id}/snapshots"},
 		{"a snapshot of a sandbox", "POST /sandboxes/{id}/checkpoint"},
 		{"a list of snapshots", "GET /snapshots"},
@@ -91,12 +91,12 @@ func unserved() []Route {
 		{"a list of keys of another format", "GET /api-keys/compatible"},
 		{"a browser's address", "GET /browser/{id}/json/version"},
 	} {
-		method, path, _ := strings.Cut(u.route, " ")
-		routes = append(routes, Route{Method: method, Path: path, Unserved: u.what})
+		method, path, _ := strings.Cut(u.endpoint, " ")
+		endpoints = append(endpoints, Endpoint{Method: method, Path: path, Unserved: u.what})
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		// SDKs send the token of a volume here, and no API key.
-		routes = append(routes, Route{Method: method, Path: "/volumecontent/{path...}", Unserved: "the content of a volume", keyless: true})
+		endpoints = append(endpoints, Endpoint{Method: method, Path: "/volumecontent/{path...}", Unserved: "the content of a volume", isPublic: true})
 	}
-	return routes
+	return endpoints
 }

@@ -1,0 +1,87 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+)
+
+const (
+	// maxTokens is how many tokens are kept, for tokenLifetime each, and failures to get one for
+	// failureLifetime.
+	maxTokens       = 10000
+	tokenLifetime   = 10 * time.Minute
+	failureLifetime = time.Second
+)
+
+// teamClients has a client for each team.
+type teamClients interface {
+	For(team string) (versioned.Interface, error)
+}
+
+// tokenCache keeps the access tokens of sandboxes. The proxy needs one for each request to a private
+// sandbox.
+type tokenCache struct {
+	teams teamClients
+	kept  *cache.LRUExpireCache
+	reads flight.Group[string]
+}
+
+func newTokenCache(teams teamClients) *tokenCache {
+	return &tokenCache{teams: teams, kept: cache.NewLRUExpireCache(maxTokens)}
+}
+
+// tokenKey is what a token is kept by: it stays the same as long as the claim has the sandbox.
+type tokenKey struct {
+	claim string
+	uid   types.UID
+}
+
+// tokenResult is a token, or why there is none.
+type tokenResult struct {
+	token string
+	err   error
+}
+
+// Get returns the access token of the runtime in a sandbox. Concurrent calls for one sandbox share a read.
+func (c *tokenCache) Get(ctx context.Context, route routes.Route) (string, error) {
+	key := tokenKey{route.Claim, route.UID}
+	if kept, ok := c.kept.Get(key); ok {
+		result := kept.(tokenResult)
+		return result.token, result.err
+	}
+	return c.reads.Do(ctx, string(route.UID)+"/"+route.Claim, func(ctx context.Context) (string, error) { return c.read(ctx, route, key) })
+}
+
+// read reads a token from the API server, and keeps the result.
+func (c *tokenCache) read(ctx context.Context, route routes.Route, key tokenKey) (string, error) {
+	client, err := c.teams.For(route.Namespace)
+	if err != nil {
+		return "", err
+	}
+	token, err := e2b.TokenOf(ctx, client.AgentsV1alpha1(), route.Namespace, route.Claim, route.Name, route.UID)
+	switch {
+	case err == nil && token == "":
+		err = errors.New("the sandbox has no access token")
+		fallthrough
+	case err != nil:
+		if ctx.Err() == nil {
+			c.kept.Add(key, tokenResult{err: err}, failureLifetime)
+		}
+		return "", fmt.Errorf("access token of sandbox %s/%s: %w", route.Namespace, route.Name, err)
+	}
+	c.kept.Add(key, tokenResult{token: token}, tokenLifetime)
+	return token, nil
+}
