@@ -5,29 +5,29 @@ package fairness
 
 import "sync"
 
-// Sources are places that sources of clients share. Clients have many sources at little cost,
-// so a fixed part of the places is kept for those that have none:
+// Sources are slots that sources of clients share. Clients have many sources at little cost,
+// so a fixed part of the slots is kept for those that have none:
 //
-//   - a source that has a place leaves half of all to sources that have none;
-//   - a site that has a place leaves a quarter of all to sites that have none;
-//   - a site has half of all at most, and a source of it that has a place leaves half of
+//   - a source that has a slot leaves half of all to sources that have none;
+//   - a site that has a slot leaves a quarter of all to sites that have none;
+//   - a site has half of all at most, and a source of it that has a slot leaves half of
 //     these to sources of the site that have none.
 type Sources struct {
 	total, perSource int
 
 	lock sync.Mutex
 	free int
-	// held are the places by source, and by site.
+	// held are the slots by source, and by site.
 	held map[string]int
 }
 
-// NewSources returns places. No source ever has more than perSource of them.
+// NewSources returns slots. No source ever has more than perSource of them.
 func NewSources(total, perSource int) *Sources {
 	return &Sources{total: total, perSource: perSource, free: total, held: map[string]int{}}
 }
 
-// Take takes a place for a source. ok is false if the source has its share. Otherwise release
-// gives the place back; only the first call of it counts.
+// Take takes a slot for a source. ok is false if the source has its share. Otherwise release
+// releases the slot; only the first call of it counts.
 func (s *Sources) Take(source string) (release func(), ok bool) {
 	site := Site(source)
 	s.lock.Lock()

@@ -17,11 +17,11 @@ import (
 // itself, and pages of files.
 const Share = 0.9
 
-// FollowLimit has Go collect garbage before the kernel ends the program: Go's memory limit
+// SetLimitFromCgroup has Go collect garbage before the kernel ends the program: Go's memory limit
 // becomes nine tenths of that of the cgroup, if that has one. The environment variable
 // GOMEMLIMIT, where it is set, goes before. log gets the reason why a limit cannot be
 // read; the program runs as well without.
-func FollowLimit(log io.Writer) { follow(memlimit.FromCgroup, log) }
+func SetLimitFromCgroup(log io.Writer) { follow(memlimit.FromCgroup, log) }
 
 func follow(limit memlimit.Provider, log io.Writer) {
 	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(Share)); err != nil {

@@ -60,7 +60,7 @@ type Client struct {
 	options Options
 	http    *http.Client
 	// inits are the places of calls of /init but those in the background.
-	inits, background, mounts *fairness.Places
+	inits, background, mounts *fairness.Slots
 }
 
 // New returns a Client.
@@ -68,8 +68,8 @@ func New(o Options) *Client {
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, initAttempt)
 	o.Calls = cmp.Or(o.Calls, initCalls)
 	c := &Client{
-		options: o, inits: fairness.New(o.Calls, o.Calls),
-		background: fairness.New(backgroundCalls, backgroundCalls), mounts: fairness.New(mountCalls, mountCalls),
+		options: o, inits: fairness.NewSlots(o.Calls, o.Calls),
+		background: fairness.NewSlots(backgroundCalls, backgroundCalls), mounts: fairness.NewSlots(mountCalls, mountCalls),
 	}
 	c.http = &http.Client{
 		Transport: &http.Transport{

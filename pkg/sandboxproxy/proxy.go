@@ -63,10 +63,10 @@ type Options struct {
 type Proxy struct {
 	options Options
 	dialer  net.Dialer
-	// plain is for HTTP/1.1, fresh for requests of that which must not be sent twice, and
-	// streams for gRPC, which needs HTTP/2.
-	plain, fresh, streams *http.Transport
-	reverse               *httputil.ReverseProxy
+	// http1 is for HTTP/1.1. http1NonRepeatable is for requests of HTTP/1.1 that must not be sent twice: it
+	// keeps idle connections for a short time only. http2 is for gRPC.
+	http1, http1NonRepeatable, http2 *http.Transport
+	reverse                          *httputil.ReverseProxy
 }
 
 // New returns a Proxy. Close ends it.
@@ -75,11 +75,11 @@ func New(options Options) *Proxy {
 		options.TunnelIdle = DefaultTunnelIdle
 	}
 	p := &Proxy{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
-	p.plain, p.fresh, p.streams = p.newTransport(false), p.newTransport(false), p.newTransport(true)
-	p.fresh.IdleConnTimeout = freshTimeout
+	p.http1, p.http1NonRepeatable, p.http2 = p.newHTTP1Transport(), p.newHTTP1Transport(), p.newHTTP2Transport()
+	p.http1NonRepeatable.IdleConnTimeout = nonRepeatableIdleTimeout
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
-		Transport:      transports{p},
+		Transport:      transportSelector{p},
 		FlushInterval:  -1, // what is streamed is sent at once
 		BufferPool:     newBuffers(),
 		ModifyResponse: p.modify,
@@ -89,28 +89,30 @@ func New(options Options) *Proxy {
 	return p
 }
 
-// proxyRequest is what is known of one request while it is forwarded.
+// proxyRequest is the state of one request while it is forwarded. It is a value of the request's context.
 type proxyRequest struct {
 	target Target
 	body   *watchedBody
-	proto  int
-	// over is done when the request is.
-	over context.Context
+	// protoMajor is the major version of HTTP of the client.
+	protoMajor int
+	// doneCtx is done when the request is. Unlike the request's context, it is not done when the client
+	// goes away.
+	doneCtx context.Context
 }
 
 type proxyRequestKey struct{}
 
-// Forward sends a request to a target as it is, its path and its Host too, except for headers
-// that belong to one connection, and copies the answer. It returns when both are through.
+// Forward sends a request to a target, and copies the response. Path and Host stay the same; hop-by-hop
+// headers are removed. Forward returns when request and response are complete.
 func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, target Target) {
 	if req.Method == http.MethodConnect {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	over, end := context.WithCancel(context.WithoutCancel(req.Context()))
+	doneCtx, end := context.WithCancel(context.WithoutCancel(req.Context()))
 	defer end()
-	pr := &proxyRequest{target: target, proto: req.ProtoMajor, over: over}
+	pr := &proxyRequest{target: target, protoMajor: req.ProtoMajor, doneCtx: doneCtx}
 	req = req.Clone(context.WithValue(req.Context(), proxyRequestKey{}, pr))
 	if req.Body != nil && req.Body != http.NoBody {
 		pr.body = &watchedBody{ReadCloser: req.Body}
@@ -119,25 +121,24 @@ func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, target Target)
 	controller := http.NewResponseController(w)
 	// Deadlines that earlier requests of the connection had are not this one's.
 	_ = controller.SetWriteDeadline(time.Time{})
-	// Without this the server closes a body that has ended when the answer begins. The
-	// transport may still ask it whether that was all, and then breaks the answer off.
-	// HTTP/2 does it anyway.
+	// Without this, the server closes a body that has ended when the response begins. The transport may
+	// still read it to see its end, and would then abort the response. HTTP/2 is always full duplex.
 	_ = controller.EnableFullDuplex()
 	defer func() {
 		// The sandbox has answered early, and the client may wait for the end of that before it
 		// goes on. A body cannot be closed while it is read.
-		if pr.body != nil && pr.proto == 1 && pr.body.begun.Load() && !pr.body.done.Load() {
+		if pr.body != nil && pr.protoMajor == 1 && pr.body.begun.Load() && !pr.body.done.Load() {
 			_ = controller.SetReadDeadline(time.Unix(1, 0)) // the connection is not used again
 		}
 	}()
-	p.reverse.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: p.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
+	p.reverse.ServeHTTP(&stallTimeoutWriter{ResponseWriter: w, idle: p.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
 }
 
 // Close ends all idle connections.
 func (p *Proxy) Close() {
-	p.plain.CloseIdleConnections()
-	p.fresh.CloseIdleConnections()
-	p.streams.CloseIdleConnections()
+	p.http1.CloseIdleConnections()
+	p.http1NonRepeatable.CloseIdleConnections()
+	p.http2.CloseIdleConnections()
 }
 
 // rewrite directs a request. The query stays as it came: what is behind judges it.
@@ -179,18 +180,18 @@ func isIdentity(name string) bool {
 	return slices.ContainsFunc(identityOfClient, func(begin string) bool { return strings.HasPrefix(name, begin) })
 }
 
-// transports is the one that a request needs.
-type transports struct{ *Proxy }
+// transportSelector is a RoundTripper that selects the transport of a request.
+type transportSelector struct{ *Proxy }
 
 // RoundTrip implements http.RoundTripper.
-func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t transportSelector) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case isGRPC(req):
-		return t.streams.RoundTrip(req)
+		return t.http2.RoundTrip(req)
 	case isRepeatable(req):
-		return t.plain.RoundTrip(req)
+		return t.http1.RoundTrip(req)
 	}
-	return t.fresh.RoundTrip(req)
+	return t.http1NonRepeatable.RoundTrip(req)
 }
 
 // isRepeatable reports whether net/http sends a request again, over a new connection, if the
@@ -208,7 +209,7 @@ func isGRPC(req *http.Request) bool {
 	return req.ProtoMajor >= 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
 }
 
-// modify changes an answer before it is copied.
+// modify checks a response before it is copied.
 func (p *Proxy) modify(resp *http.Response) error {
 	pr := resp.Request.Context().Value(proxyRequestKey{}).(*proxyRequest)
 	// With such a code there is no answer to write; net/http ends the request in a panic.
@@ -216,17 +217,23 @@ func (p *Proxy) modify(resp *http.Response) error {
 		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
 	}
 	// What is left of a body must not be taken for the next request of the connection.
-	if pr.body != nil && pr.proto == 1 && !pr.body.done.Load() {
+	if pr.body != nil && pr.protoMajor == 1 && !pr.body.done.Load() {
 		resp.Header.Set("Connection", "close")
 	}
 	return nil
 }
 
-// fail answers a request of which nothing came back.
+// fail writes the response to a request that has none from the sandbox.
 func (p *Proxy) fail(w http.ResponseWriter, req *http.Request, err error) {
 	pr := req.Context().Value(proxyRequestKey{}).(*proxyRequest)
-	if pr.body != nil && pr.proto == 1 && !pr.body.done.Load() {
+	if pr.body != nil && pr.protoMajor == 1 && !pr.body.done.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	p.options.Error(w, req, causeOf(err))
 }
+
+// discard is the log of httputil.ReverseProxy, which logs requests that clients cancel.
+type discard struct{}
+
+// Write implements io.Writer.
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

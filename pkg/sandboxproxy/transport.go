@@ -24,11 +24,11 @@ const (
 	// idleTimeout is how long a connection is kept that is not used, and idlePerPort and
 	// idleInAll how many are.
 	idleTimeout = 60 * time.Second
-	// freshTimeout is how long one is kept for what cannot be repeated: servers in sandboxes
-	// close theirs after some seconds, and such a request may come just then.
-	freshTimeout = time.Second
-	idlePerPort  = 64
-	idleInAll    = 4096
+	// nonRepeatableIdleTimeout is how long an idle connection is kept for requests that cannot be sent
+	// again: servers in sandboxes close idle connections after some seconds, perhaps just then.
+	nonRepeatableIdleTimeout = time.Second
+	idlePerPort              = 64
+	idleInAll                = 4096
 	// maxHeader is how long the headers of an answer may be together. They are in memory as
 	// long as the answer lasts.
 	maxHeader = 64 << 10
@@ -40,9 +40,23 @@ const (
 	sendBuffer = 128 << 10
 )
 
-// newTransport returns a transport to sandboxes, over HTTP/1.1 or over HTTP/2 without TLS.
-func (p *Proxy) newTransport(http2 bool) *http.Transport {
-	t := &http.Transport{
+// newHTTP1Transport returns a transport to sandboxes over HTTP/1.1.
+func (p *Proxy) newHTTP1Transport() *http.Transport {
+	t := p.newTransport()
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// newHTTP2Transport returns a transport to sandboxes over HTTP/2 without TLS.
+func (p *Proxy) newHTTP2Transport() *http.Transport {
+	t := p.newTransport()
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
+}
+
+// newTransport returns a transport to sandboxes that has no protocol yet.
+func (p *Proxy) newTransport() *http.Transport {
+	return &http.Transport{
 		DialContext:            p.dial,
 		DisableCompression:     true, // what goes on is what came
 		MaxIdleConns:           idleInAll,
@@ -58,9 +72,6 @@ func (p *Proxy) newTransport(http2 bool) *http.Transport {
 			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
 		},
 	}
-	t.Protocols.SetHTTP1(!http2)
-	t.Protocols.SetUnencryptedHTTP2(http2)
-	return t
 }
 
 // separator is in no name, namespace or UID.
@@ -96,7 +107,7 @@ func (p *Proxy) dial(ctx context.Context, network, address string) (net.Conn, er
 	defer cancel()
 	// A transport goes on to dial for a request that was given up. Nothing would bound those.
 	if pr, ok := ctx.Value(proxyRequestKey{}).(*proxyRequest); ok {
-		defer context.AfterFunc(pr.over, cancel)()
+		defer context.AfterFunc(pr.doneCtx, cancel)()
 	}
 	ip, err := p.options.Resolve(ctx, target)
 	if err != nil {
@@ -112,21 +123,21 @@ func (p *Proxy) dial(ctx context.Context, network, address string) (net.Conn, er
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // it is as the system has it, else
 	}
-	return &patientConn{Conn: conn}, nil
+	return &stallTimeoutConn{Conn: conn}, nil
 }
 
-// patientConn is a connection to a sandbox, of which one that reads nothing of what is sent
-// to it is cut off in the end.
-type patientConn struct {
+// stallTimeoutConn is a connection to a sandbox. It fails if the sandbox reads nothing of what is sent to it
+// for stallTimeout.
+type stallTimeoutConn struct {
 	net.Conn
 	paced time.Time // when the deadline was last moved; writes come one after the other
 }
 
 // Write implements net.Conn.
-func (c *patientConn) Write(p []byte) (int, error) {
-	if now := (clock.RealClock{}).Now(); now.Sub(c.paced) > writePatience/16 {
+func (c *stallTimeoutConn) Write(p []byte) (int, error) {
+	if now := (clock.RealClock{}).Now(); now.Sub(c.paced) > stallTimeout/16 {
 		c.paced = now
-		if err := c.SetWriteDeadline(now.Add(writePatience)); err != nil {
+		if err := c.SetWriteDeadline(now.Add(stallTimeout)); err != nil {
 			return 0, err
 		}
 	}

@@ -22,9 +22,9 @@ var errEnded = errors.New("the client has closed its side")
 // it for a while. It has no half of it to close, so the end of one direction ends both.
 type tunnel struct {
 	net.Conn
-	early *bufio.Reader // may have what the client sent before it was answered
-	idle  time.Duration
-	moved atomic.Int64 // when the deadlines were last moved, in Unix nanoseconds
+	buffered *bufio.Reader // may have what the client sent before the response
+	idle     time.Duration
+	moved    atomic.Int64 // when the deadlines were last moved, in Unix nanoseconds
 }
 
 // touch moves the deadlines of both directions, not more often than is needed.
@@ -40,8 +40,8 @@ func (c *tunnel) touch() {
 // Read implements net.Conn.
 func (c *tunnel) Read(p []byte) (int, error) {
 	read := c.Conn.Read
-	if c.early != nil && c.early.Buffered() > 0 {
-		p, read = p[:min(len(p), c.early.Buffered())], c.early.Read
+	if c.buffered != nil && c.buffered.Buffered() > 0 {
+		p, read = p[:min(len(p), c.buffered.Buffered())], c.buffered.Read
 	}
 	n, err := read(p)
 	if n > 0 {

@@ -52,7 +52,7 @@ type Worker struct {
 	// change changes a sandbox as it is in the store.
 	change Change
 	clock  clock.PassiveClock
-	turns  *fairness.Places
+	turns  *fairness.Slots
 
 	mu sync.Mutex
 	// ctx is nil before Run.
@@ -101,7 +101,7 @@ var ErrObsolete = errors.New("the sandbox is gone, or does not wait for its agen
 
 // NewWorker returns a Worker that writes by change.
 func NewWorker(setup *Setup, change Change, clk clock.PassiveClock) *Worker {
-	return &Worker{setup: setup, change: change, clock: clk, turns: fairness.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
+	return &Worker{setup: setup, change: change, clock: clk, turns: fairness.NewSlots(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.

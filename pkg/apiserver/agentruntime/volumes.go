@@ -55,7 +55,7 @@ type Volumes struct {
 	// known are the volumes that a namespace may mount, and absent those that it may not,
 	// for whatever reason: no namespace learns from the time of an answer what others have.
 	known, absent *cache.LRUExpireCache
-	reads         *fairness.Places
+	reads         *fairness.Slots
 }
 
 // VolumesGetter reads PersistentVolumes, and the claims that hold them.
@@ -68,7 +68,7 @@ type VolumesGetter interface {
 func NewVolumes(client VolumesGetter) *Volumes {
 	return &Volumes{
 		client: client, known: cache.NewLRUExpireCache(knownVolumes), absent: cache.NewLRUExpireCache(knownVolumes),
-		reads: fairness.New(readsAtOnce, readsAtOnce),
+		reads: fairness.NewSlots(readsAtOnce, readsAtOnce),
 	}
 }
 

@@ -37,7 +37,7 @@ type File struct {
 	writing sync.Mutex
 	mu      sync.RWMutex
 	// keys is never changed in place. It is replaced under both locks.
-	keys map[string]Stored
+	keys map[string]Key
 }
 
 var _ Backend = (*File)(nil)
@@ -48,14 +48,14 @@ type filed struct {
 	Team      string    `json:"team"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"createdAt"`
-	Makers    []string  `json:"makers,omitempty"`
+	Ancestors []string  `json:"makers,omitempty"`
 	Salt      []byte    `json:"salt"`
 	Hash      []byte    `json:"hash"`
 }
 
 // OpenFile reads the keys in a folder, in which there may be none yet.
 func OpenFile(folder string, clk clock.PassiveClock) (*File, error) {
-	f := &File{path: filepath.Join(folder, fileName), clock: clk, keys: map[string]Stored{}}
+	f := &File{path: filepath.Join(folder, fileName), clock: clk, keys: map[string]Key{}}
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
@@ -75,7 +75,7 @@ func OpenFile(folder string, clk clock.PassiveClock) (*File, error) {
 		return nil, fmt.Errorf("file of the API keys: %s: %w", f.path, err)
 	}
 	for _, one := range all {
-		key, err := assemble(one.ID, one.Team, one.Name, one.CreatedAt, one.Makers, one.Salt, one.Hash)
+		key, err := parseKey(one.ID, one.Team, one.Name, one.CreatedAt, one.Ancestors, one.Salt, one.Hash)
 		if err != nil {
 			return nil, fmt.Errorf("file of the API keys: %s: %w", f.path, err)
 		}
@@ -85,21 +85,21 @@ func OpenFile(folder string, clk clock.PassiveClock) (*File, error) {
 }
 
 // Lookup implements Backend.
-func (f *File) Lookup(ctx context.Context, id string) (Stored, error) { return f.Read(ctx, id) }
+func (f *File) Lookup(ctx context.Context, id string) (Key, error) { return f.Read(ctx, id) }
 
 // Read implements Backend.
-func (f *File) Read(_ context.Context, id string) (Stored, error) {
+func (f *File) Read(_ context.Context, id string) (Key, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	key, ok := f.keys[id]
 	if !ok {
-		return Stored{}, ErrNotFound
+		return Key{}, ErrNotFound
 	}
 	return key, nil
 }
 
 // List implements Backend.
-func (f *File) List(_ context.Context, team string) (kept []Stored, _ error) {
+func (f *File) List(_ context.Context, team string) (kept []Key, _ error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for _, key := range f.keys {
@@ -111,20 +111,20 @@ func (f *File) List(_ context.Context, team string) (kept []Stored, _ error) {
 }
 
 // Create implements Backend.
-func (f *File) Create(_ context.Context, key Stored) (Stored, error) {
+func (f *File) Create(_ context.Context, key Key) (Key, error) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	if _, there := f.keys[key.ID]; there {
-		return Stored{}, fmt.Errorf("API key %s is there already", key.ID)
+		return Key{}, fmt.Errorf("API key %s is there already", key.ID)
 	}
 	if len(f.keys) >= maxFileKeys {
-		return Stored{}, fmt.Errorf("%w: there are %d in %s: delete some", ErrLimit, len(f.keys), f.path)
+		return Key{}, fmt.Errorf("%w: there are %d in %s: delete some", ErrLimit, len(f.keys), f.path)
 	}
 	key.CreatedAt = f.clock.Now().UTC().Truncate(time.Second)
 	next := maps.Clone(f.keys)
 	next[key.ID] = key
 	if err := f.replace(next); err != nil {
-		return Stored{}, err
+		return Key{}, err
 	}
 	return key, nil
 }
@@ -142,7 +142,7 @@ func (f *File) Delete(_ context.Context, id string) error {
 }
 
 // replace writes keys to the file, and then serves them. f.writing is held.
-func (f *File) replace(next map[string]Stored) error {
+func (f *File) replace(next map[string]Key) error {
 	if err := f.write(next); err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 // write replaces the file atomically by one with these keys.
-func (f *File) write(keys map[string]Stored) error {
+func (f *File) write(keys map[string]Key) error {
 	all := make([]filed, 0, len(keys))
 	for _, key := range keys {
-		all = append(all, filed{ID: key.ID, Team: key.Team, Name: key.Name, CreatedAt: key.CreatedAt, Makers: key.Makers, Salt: key.Salt, Hash: key.Hash})
+		all = append(all, filed{ID: key.ID, Team: key.Team, Name: key.Name, CreatedAt: key.CreatedAt, Ancestors: key.Ancestors, Salt: key.Salt, Hash: key.Hash})
 	}
 	slices.SortFunc(all, func(a, b filed) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
 	content, err := json.MarshalIndent(all, "", "  ")

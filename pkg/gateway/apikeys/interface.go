@@ -57,12 +57,12 @@ type Record struct {
 	CreatedBy string
 }
 
-// Stored is a key as a Backend keeps it.
-type Stored struct {
+// Key is a key as a Backend stores it.
+type Key struct {
 	Record
-	// Makers are the ids of the keys that it comes from. The first was made by an
-	// administrator, each by the one before it, and this key by the last.
-	Makers []string
+	// Ancestors are the ids of the keys that it descends from. An administrator created the first, each
+	// created the next, and the last created this key.
+	Ancestors []string
 	// Salt and Hash tell the key from others.
 	Salt, Hash []byte
 }
@@ -71,13 +71,13 @@ type Stored struct {
 type Backend interface {
 	// Lookup returns the key of an id, to authenticate a client: from memory where that
 	// can be believed. It fails with ErrNotFound.
-	Lookup(ctx context.Context, id string) (Stored, error)
+	Lookup(ctx context.Context, id string) (Key, error)
 	// Read returns the key of an id as it is kept now. It fails with ErrNotFound.
-	Read(ctx context.Context, id string) (Stored, error)
+	Read(ctx context.Context, id string) (Key, error)
 	// List returns the keys of a team as they are kept now, in no order.
-	List(ctx context.Context, team string) ([]Stored, error)
+	List(ctx context.Context, team string) ([]Key, error)
 	// Create keeps a new key, and returns it with the time of its creation.
-	Create(ctx context.Context, key Stored) (Stored, error)
+	Create(ctx context.Context, key Key) (Key, error)
 	// Delete forgets a key. It fails with ErrNotFound.
 	Delete(ctx context.Context, id string) error
 }

@@ -24,11 +24,11 @@ const (
 	MaxPerTeam = 100
 	// MaxName is how many bytes the name of a key may have.
 	MaxName = 512
-	// maxMakers is how many keys, each made by the one before it, a key may come from.
-	maxMakers = 8
+	// maxAncestors is how many keys, each made by the one before it, a key may come from.
+	maxAncestors = 8
 	// issuePatience is how long it may take until a key has made another one.
 	issuePatience = 30 * time.Second
-	// undoPatience is how long it may take to take a key back that no client gets to see.
+	// undoPatience is how long it may take to delete a key that no client gets.
 	undoPatience = 10 * time.Second
 )
 
@@ -60,24 +60,24 @@ func (k *Keys) Issue(ctx context.Context, request Request) (Record, string, erro
 		return Record{}, "", fmt.Errorf("waiting for other keys that are made: %w", err)
 	}
 	defer unlock()
-	makers, err := k.makers(ctx, request)
+	ancestors, err := k.ancestorsOf(ctx, request)
 	if err != nil {
 		return Record{}, "", err
 	}
-	record, text, err := k.create(ctx, request, makers)
+	record, text, err := k.create(ctx, request, ancestors)
 	if err != nil {
 		return Record{}, "", err
 	}
-	// Revoke lists what its key has made after that is gone. So a key that was made later
-	// than that finds its maker gone here, and no key escapes.
-	if _, err := k.current(ctx, *request.By); err != nil {
+	// Revoke deletes a key first, and lists its descendants after that. So a descendant that is created
+	// after the list finds its ancestor deleted here, and none is left.
+	if _, err := k.readCaller(ctx, *request.By); err != nil {
 		return Record{}, "", k.undo(ctx, record.ID, err)
 	}
 	return record, text, nil
 }
 
-// undo takes back a key that no client gets to see, because of an error, and returns that.
-// The caller's end is no reason to keep it.
+// undo deletes a key that no client gets because of an error, and returns the error. It does so even if the
+// context of the caller is done.
 func (k *Keys) undo(ctx context.Context, id string, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer cancel()
@@ -87,17 +87,17 @@ func (k *Keys) undo(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// makers returns the keys that a new one comes from, if it may be made.
-func (k *Keys) makers(ctx context.Context, request Request) ([]string, error) {
-	maker, err := k.current(ctx, *request.By)
+// ancestorsOf returns the ancestors of a new key, or an error if it may not be created.
+func (k *Keys) ancestorsOf(ctx context.Context, request Request) ([]string, error) {
+	creator, err := k.readCaller(ctx, *request.By)
 	if err != nil {
 		return nil, err
 	}
-	if maker.Team != request.Team {
+	if creator.Team != request.Team {
 		return nil, fmt.Errorf("%w: make keys for another team", ErrForbidden)
 	}
-	if len(maker.Makers) >= maxMakers {
-		return nil, fmt.Errorf("%w: this one comes from %d others, one made by the other: make it with one of those", ErrLimit, maxMakers)
+	if len(creator.Ancestors) >= maxAncestors {
+		return nil, fmt.Errorf("%w: this one comes from %d others, one made by the other: make it with one of those", ErrLimit, maxAncestors)
 	}
 	kept, err := k.backend.List(ctx, request.Team)
 	if err != nil {
@@ -112,15 +112,15 @@ func (k *Keys) makers(ctx context.Context, request Request) ([]string, error) {
 	if made >= MaxPerTeam {
 		return nil, fmt.Errorf("%w: keys have made %d for the team: delete some", ErrLimit, made)
 	}
-	return append(slices.Clone(maker.Makers), maker.ID), nil
+	return append(slices.Clone(creator.Ancestors), creator.ID), nil
 }
 
-func (k *Keys) create(ctx context.Context, request Request, makers []string) (Record, string, error) {
+func (k *Keys) create(ctx context.Context, request Request, ancestors []string) (Record, string, error) {
 	id, text := newText()
-	key := Stored{Record: Record{ID: id, Team: request.Team, Name: request.Name, Mask: maskOf(id)}, Makers: makers, Salt: newSalt()}
+	key := Key{Record: Record{ID: id, Team: request.Team, Name: request.Name, Mask: maskOf(id)}, Ancestors: ancestors, Salt: newSalt()}
 	key.Hash = hash(key.Salt, text)
-	if len(makers) > 0 {
-		key.CreatedBy = makers[len(makers)-1]
+	if len(ancestors) > 0 {
+		key.CreatedBy = ancestors[len(ancestors)-1]
 	}
 	kept, err := k.backend.Create(ctx, key)
 	if err != nil {

@@ -22,8 +22,8 @@ func New(backend Backend) *Keys {
 	return &Keys{backend: backend, issuing: teamLocks{teams: map[string]*teamLock{}}}
 }
 
-// Authenticate says whose a key is. It fails with ErrUnknownKey for everything that is no
-// valid key, and with other errors if that cannot be found out now.
+// Authenticate returns the caller whose key a text is. It returns ErrUnknownKey for texts that are not valid
+// keys, and other errors if the keys cannot be read now.
 func (k *Keys) Authenticate(ctx context.Context, raw string) (Caller, error) {
 	id, ok := idOf(raw)
 	if !ok {
@@ -55,12 +55,12 @@ func (k *Keys) List(ctx context.Context, team string) ([]Record, error) {
 	return recordsOf(kept), nil
 }
 
-// current returns the key of a caller as it is kept now: what a key does to keys is not
-// decided by what a replica remembers.
-func (k *Keys) current(ctx context.Context, caller Caller) (Stored, error) {
+// readCaller reads the key of a caller from the backend: what a key may do to keys is not decided by what
+// a replica remembers.
+func (k *Keys) readCaller(ctx context.Context, caller Caller) (Key, error) {
 	key, err := k.backend.Read(ctx, caller.KeyID)
 	if errors.Is(err, ErrNotFound) || err == nil && key.Team != caller.Team {
-		return Stored{}, ErrUnknownKey
+		return Key{}, ErrUnknownKey
 	}
 	return key, err
 }

@@ -50,7 +50,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := &Caller{Team: "team", KeyID: root.ID}
-	for range maxMakers {
+	for range maxAncestors {
 		made, _, err := k.Issue(t.Context(), Request{Team: "team", Name: "chain", By: by})
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("the end of a chain makes another: %v", err)
 	}
 	by = &Caller{Team: "team", KeyID: root.ID}
-	for range MaxPerTeam - maxMakers {
+	for range MaxPerTeam - maxAncestors {
 		if _, _, err := k.Issue(t.Context(), Request{Team: "team", Name: "made", By: by}); err != nil {
 			t.Fatal(err)
 		}
@@ -283,20 +283,20 @@ type meddling struct {
 	lost error
 }
 
-func (m *meddling) Create(ctx context.Context, key Stored) (Stored, error) {
+func (m *meddling) Create(ctx context.Context, key Key) (Key, error) {
 	kept, err := m.File.Create(ctx, key)
 	if m.created != nil {
 		m.created()
 	}
 	if m.lost != nil {
-		return Stored{}, m.lost
+		return Key{}, m.lost
 	}
 	return kept, err
 }
 
-func (m *meddling) Lookup(ctx context.Context, id string) (Stored, error) {
+func (m *meddling) Lookup(ctx context.Context, id string) (Key, error) {
 	if m.err != nil {
-		return Stored{}, m.err
+		return Key{}, m.err
 	}
 	return m.File.Lookup(ctx, id)
 }

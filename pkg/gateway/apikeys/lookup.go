@@ -26,47 +26,46 @@ const (
 // errBusy means that too many keys are being read.
 var errBusy = errors.New("too many keys are being read from the API")
 
-// Lookup implements Backend. What the watch has told is believed as long as the watch works,
-// anything else is read by name. An id of which the watch has not told may be that of a key
-// that another replica has made just now. Who asks for too many of these hears what the watch
-// knows: that there is no such key.
-func (s *Secrets) Lookup(ctx context.Context, id string) (Stored, error) {
+// Lookup implements Backend. It uses what the watch has reported, as long as the watch works, and reads
+// other keys by name. An id that the watch has not reported may be that of a key that another replica has
+// created just now. A source that asks for too many of these gets ErrNotFound without a read.
+func (s *Secrets) Lookup(ctx context.Context, id string) (Key, error) {
 	if found, ok := s.table.lookup(id); ok {
 		return found.key, found.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	if s.table.knows(id) {
+	if s.table.isWatched(id) {
 		select {
 		case s.known <- struct{}{}:
 			defer func() { <-s.known }()
 		case <-ctx.Done():
-			return Stored{}, fmt.Errorf("%w: %w", errBusy, ctx.Err())
+			return Key{}, fmt.Errorf("%w: %w", errBusy, ctx.Err())
 		}
 		return s.readOnce(ctx, id)
 	}
-	key, err := s.unknown.Do(ctx, id, func(ctx context.Context) (Stored, error) { return s.readOnce(ctx, id) })
+	key, err := s.unknown.Do(ctx, id, func(ctx context.Context) (Key, error) { return s.readOnce(ctx, id) })
 	switch {
-	case errors.Is(err, lookups.ErrRefused) && s.table.current():
-		if found, ok := s.table.lookup(id); ok { // told while it waited
+	case errors.Is(err, lookups.ErrRefused) && s.table.isFresh():
+		if found, ok := s.table.lookup(id); ok { // the watch has reported it meanwhile
 			return found.key, found.err
 		}
-		return Stored{}, ErrNotFound
+		return Key{}, ErrNotFound
 	case errors.Is(err, lookups.ErrRefused), err != nil && ctx.Err() != nil:
-		return Stored{}, fmt.Errorf("%w: %w", errBusy, err)
+		return Key{}, fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return key, err
 }
 
 // readOnce reads a key, unless another request has read it in the meantime.
-func (s *Secrets) readOnce(ctx context.Context, id string) (Stored, error) {
+func (s *Secrets) readOnce(ctx context.Context, id string) (Key, error) {
 	if found, ok := s.table.lookup(id); ok {
 		return found.key, found.err
 	}
-	changes := s.table.changes()
+	removals := s.table.removalCount()
 	key, err := s.Read(ctx, id)
 	if err == nil || errors.Is(err, ErrNotFound) {
-		s.table.note(id, answer{key: key, err: err}, changes)
+		s.table.cacheRead(id, answer{key: key, err: err}, removals)
 	}
 	return key, err
 }

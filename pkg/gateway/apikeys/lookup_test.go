@@ -69,9 +69,9 @@ func (a *api) secrets(t *testing.T) (*Secrets, *clocktesting.FakeClock) {
 }
 
 // keptKey returns a key, its text, and the Secret that has it as the API server shows it.
-func keptKey() (Stored, string, *corev1.Secret) {
+func keptKey() (Key, string, *corev1.Secret) {
 	id, text := newText()
-	key := Stored{Record: Record{ID: id, Team: "team", Name: "n"}, Salt: newSalt()}
+	key := Key{Record: Record{ID: id, Team: "team", Name: "n"}, Salt: newSalt()}
 	key.Hash = hash(key.Salt, text)
 	secret := toSecret(key)
 	secret.APIVersion, secret.Kind = "v1", "Secret"
@@ -145,7 +145,7 @@ func TestGuessesCostLittle(t *testing.T) {
 	server := &api{found: map[string]*corev1.Secret{secret.Name: secret}, goOn: make(chan struct{})}
 	s, clk := server.secrets(t)
 	k := New(s)
-	s.table.replace([]Stored{key})
+	s.table.replace([]Key{key})
 
 	var guesses []string
 	for range 40 {
@@ -193,7 +193,7 @@ func TestGuessesCostLittle(t *testing.T) {
 		t.Errorf("it was read %d times", again-reads)
 	}
 	delete(server.found, secret.Name)
-	clk.Step(believed + time.Second)
+	clk.Step(foundTTL + time.Second)
 	if _, err := k.Authenticate(t.Context(), text); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("a key that has gone, without a watch: %v", err)
 	}
@@ -202,9 +202,9 @@ func TestGuessesCostLittle(t *testing.T) {
 // A Secret that is not as this version writes it is no key.
 func TestDamagedSecrets(t *testing.T) {
 	id, text := newText()
-	key := Stored{Record: Record{ID: id, Team: "team", Name: "n"}, Salt: newSalt(), Makers: []string{"0123456789abcdef"}}
+	key := Key{Record: Record{ID: id, Team: "team", Name: "n"}, Salt: newSalt(), Ancestors: []string{"0123456789abcdef"}}
 	key.Hash = hash(key.Salt, text)
-	if got, err := fromSecret(toSecret(key)); err != nil || got.CreatedBy != key.Makers[0] || !got.matches(text) {
+	if got, err := fromSecret(toSecret(key)); err != nil || got.CreatedBy != key.Ancestors[0] || !got.matches(text) {
 		t.Errorf("an undamaged one is %+v, %v", got.Record, err)
 	}
 	for name, damage := range map[string]func(*corev1.Secret){
@@ -217,7 +217,7 @@ func TestDamagedSecrets(t *testing.T) {
 		"no hash":       func(s *corev1.Secret) { s.Data[dataHash] = nil },
 		"a short hash":  func(s *corev1.Secret) { s.Data[dataHash] = s.Data[dataHash][1:] },
 		"no name":       func(s *corev1.Secret) { delete(s.Data, dataName) },
-		"a wrong maker": func(s *corev1.Secret) { s.Data[dataMakers] = []byte("x") },
+		"a wrong maker": func(s *corev1.Secret) { s.Data[dataAncestors] = []byte("x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := toSecret(key)

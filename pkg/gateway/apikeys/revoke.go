@@ -12,10 +12,10 @@ import (
 )
 
 // Delete deletes a key that descends from the caller's key, with all descendants of the deleted key. A
-// key descends from the keys in its Makers. Delete returns ErrUnknownKey, ErrNotFound (also for keys
+// key descends from the keys in its Ancestors. Delete returns ErrUnknownKey, ErrNotFound (also for keys
 // of other teams) or ErrForbidden. The caller may retry after other errors.
 func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
-	if _, err := k.current(ctx, caller); err != nil {
+	if _, err := k.readCaller(ctx, caller); err != nil {
 		return err
 	}
 	if !IsID(id) {
@@ -26,7 +26,7 @@ func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 		return err
 	}
 	for _, key := range stored {
-		ancestry := append(slices.Clone(key.Makers), key.ID)
+		ancestry := append(slices.Clone(key.Ancestors), key.ID)
 		at := slices.Index(ancestry, id) // the key itself may be gone by an earlier call
 		if at < 0 {
 			continue
@@ -50,7 +50,7 @@ func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 	if !IsID(id) {
 		return nil, ErrNotFound
 	}
-	var gone []Stored
+	var gone []Key
 	// List again until there are none: another request may have created a descendant meanwhile.
 	for {
 		stored, err := k.backend.List(ctx, team)
@@ -58,12 +58,12 @@ func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 			return recordsOf(gone), err
 		}
 		// descendants includes the key itself.
-		descendants := slices.DeleteFunc(slices.Clone(stored), func(key Stored) bool { return key.ID != id && !slices.Contains(key.Makers, id) })
+		descendants := slices.DeleteFunc(slices.Clone(stored), func(key Key) bool { return key.ID != id && !slices.Contains(key.Ancestors, id) })
 		if len(descendants) == 0 {
 			break
 		}
-		// Makers before what they have made.
-		slices.SortFunc(descendants, func(a, b Stored) int { return cmp.Compare(len(a.Makers), len(b.Makers)) })
+		// Ancestors before what they have made.
+		slices.SortFunc(descendants, func(a, b Key) int { return cmp.Compare(len(a.Ancestors), len(b.Ancestors)) })
 		for _, key := range descendants {
 			if err := k.backend.Delete(ctx, key.ID); err != nil && !errors.Is(err, ErrNotFound) {
 				return recordsOf(gone), fmt.Errorf("revoking API key %s: %w", key.ID, err)
@@ -78,7 +78,7 @@ func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 }
 
 // recordsOf returns the Records of keys, the oldest first.
-func recordsOf(stored []Stored) []Record {
+func recordsOf(stored []Key) []Record {
 	records := make([]Record, 0, len(stored))
 	for _, key := range stored {
 		records = append(records, key.Record)

@@ -33,7 +33,8 @@ const (
 	dataSalt   = "salt"
 	dataHash   = "hash"
 	dataName   = "name"
-	dataMakers = "makers"
+	// dataAncestors are the ids of the ancestors.
+	dataAncestors = "makers"
 )
 
 // Secrets keeps each key in a Secret of one namespace: its name is that of the id, and it
@@ -44,7 +45,7 @@ type Secrets struct {
 	// known has a place for each read of a key that the watch has reported. Other ids are
 	// read by unknown: guesses do not hold up keys that are known.
 	known   chan struct{}
-	unknown *lookups.Group[Stored]
+	unknown *lookups.Group[Key]
 }
 
 var _ Backend = (*Secrets)(nil)
@@ -55,27 +56,27 @@ func NewSecrets(client typed.SecretsGetter, namespace string, clk clock.PassiveC
 	return &Secrets{
 		client: client.Secrets(namespace), table: newTable(clk),
 		known:   make(chan struct{}, maxConcurrentReads),
-		unknown: lookups.New[Stored](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: clk}),
+		unknown: lookups.New[Key](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: clk}),
 	}
 }
 
 // Read implements Backend.
-func (s *Secrets) Read(ctx context.Context, id string) (Stored, error) {
+func (s *Secrets) Read(ctx context.Context, id string) (Key, error) {
 	if !IsID(id) {
-		return Stored{}, ErrNotFound
+		return Key{}, ErrNotFound
 	}
 	secret, err := s.client.Get(ctx, namePrefix+id, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return Stored{}, ErrNotFound
+		return Key{}, ErrNotFound
 	}
 	if err != nil {
-		return Stored{}, fmt.Errorf("reading the Secret of API key %s: %w", id, err)
+		return Key{}, fmt.Errorf("reading the Secret of API key %s: %w", id, err)
 	}
 	return fromSecret(secret)
 }
 
 // List implements Backend.
-func (s *Secrets) List(ctx context.Context, team string) (kept []Stored, _ error) {
+func (s *Secrets) List(ctx context.Context, team string) (kept []Key, _ error) {
 	options := metav1.ListOptions{LabelSelector: labels.Set{LabelTeam: team}.String(), FieldSelector: ofType}
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return s.client.List(ctx, options)
@@ -94,16 +95,16 @@ func (s *Secrets) List(ctx context.Context, team string) (kept []Stored, _ error
 }
 
 // Create implements Backend.
-func (s *Secrets) Create(ctx context.Context, key Stored) (Stored, error) {
-	changes := s.table.changes()
+func (s *Secrets) Create(ctx context.Context, key Key) (Key, error) {
+	removals := s.table.removalCount()
 	secret, err := s.client.Create(ctx, toSecret(key), metav1.CreateOptions{})
 	if err != nil {
-		return Stored{}, fmt.Errorf("creating the Secret of API key %s: %w", key.ID, err)
+		return Key{}, fmt.Errorf("creating the Secret of API key %s: %w", key.ID, err)
 	}
 	if key, err = fromSecret(secret); err != nil {
-		return Stored{}, err
+		return Key{}, err
 	}
-	s.table.note(key.ID, answer{key: key}, changes)
+	s.table.cacheRead(key.ID, answer{key: key}, removals)
 	return key, nil
 }
 
@@ -116,7 +117,7 @@ func (s *Secrets) Delete(ctx context.Context, id string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the Secret of API key %s: %w", id, err)
 	}
-	s.table.bury(id)
+	s.table.onLocalDelete(id)
 	if err != nil {
 		return ErrNotFound
 	}
@@ -126,26 +127,26 @@ func (s *Secrets) Delete(ctx context.Context, id string) error {
 // ofType selects the Secrets that are keys.
 var ofType = fields.OneTermEqualSelector("type", string(SecretType)).String()
 
-func toSecret(key Stored) *corev1.Secret {
+func toSecret(key Key) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: namePrefix + key.ID, Labels: map[string]string{LabelTeam: key.Team}},
 		Type:       SecretType,
 		Immutable:  new(true),
 		Data: map[string][]byte{
-			dataSalt: key.Salt, dataHash: key.Hash, dataName: []byte(key.Name), dataMakers: []byte(strings.Join(key.Makers, " ")),
+			dataSalt: key.Salt, dataHash: key.Hash, dataName: []byte(key.Name), dataAncestors: []byte(strings.Join(key.Ancestors, " ")),
 		},
 	}
 }
 
-func fromSecret(secret *corev1.Secret) (Stored, error) {
+func fromSecret(secret *corev1.Secret) (Key, error) {
 	id, ok := strings.CutPrefix(secret.Name, namePrefix)
 	if !ok || secret.Type != SecretType {
-		return Stored{}, fmt.Errorf("secret %s/%s %w", secret.Namespace, secret.Name, errDamaged)
+		return Key{}, fmt.Errorf("secret %s/%s %w", secret.Namespace, secret.Name, errDamaged)
 	}
-	key, err := assemble(id, secret.Labels[LabelTeam], string(secret.Data[dataName]), secret.CreationTimestamp.Time.UTC(),
-		strings.Fields(string(secret.Data[dataMakers])), secret.Data[dataSalt], secret.Data[dataHash])
+	key, err := parseKey(id, secret.Labels[LabelTeam], string(secret.Data[dataName]), secret.CreationTimestamp.Time.UTC(),
+		strings.Fields(string(secret.Data[dataAncestors])), secret.Data[dataSalt], secret.Data[dataHash])
 	if err != nil {
-		return Stored{}, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return Key{}, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return key, nil
 }

@@ -13,51 +13,51 @@ import (
 )
 
 const (
-	// watchPatience is how long the table is believed without a sign of life of the watch.
+	// watchPatience is how long the table is used without contact with the watch.
 	watchPatience = 30 * time.Second
-	// believed and denied are how long the answer to a read by name is, for a key and for
-	// none.
-	believed = 5 * time.Second
-	denied   = time.Second
-	// maxAnswers and maxBuried bound what is remembered.
-	maxAnswers = 8192
-	maxBuried  = 8192
+	// foundTTL and missingTTL are how long the result of a read by name is cached: a key, and none.
+	foundTTL   = 5 * time.Second
+	missingTTL = time.Second
+	// maxAnswers and maxDeletedHere limit how many results and ids are kept.
+	maxAnswers     = 8192
+	maxDeletedHere = 8192
 )
 
-// table is what a replica knows of keys. The reflector writes what the watch tells, and
-// Secrets what was read or done by itself.
+// table is what a replica knows of keys. The reflector writes what the watch reports, and Secrets what it
+// has read, created or deleted itself.
 type table struct {
 	clock clock.PassiveClock
 
 	mu sync.RWMutex
-	// seen is what the watch has told, by id.
-	seen map[string]Stored
-	// sign is the last sign of life of the watch, zero before the first.
-	sign time.Time
-	// buried are ids of keys that were deleted here: an old event does not bring them back.
+	// watched are the keys that the watch has reported, by id.
+	watched map[string]Key
+	// lastContact is the time of the last event or request of the watch, zero before the first.
+	lastContact time.Time
+	// deletedHere are ids of keys that this replica has deleted: an old event does not bring them back.
 	// No id is used twice.
-	buried *lru.Cache
-	// removals grows with each key that goes. What was read before is then forgotten, and
-	// what is being read not remembered: it may be the one that has gone.
+	deletedHere *lru.Cache
+	// removals counts the keys that were removed. A result that was read before a removal is not
+	// cached: it may be the key that was removed.
 	removals uint64
 	answers  *cache.LRUExpireCache
 }
 
-// answer is what a read by name has come to: a key, or ErrNotFound.
+// answer is the result of a read by name: a key, or ErrNotFound.
 type answer struct {
-	key Stored
+	key Key
 	err error
 }
 
 func newTable(clk clock.PassiveClock) *table {
-	return &table{clock: clk, seen: map[string]Stored{}, buried: lru.New(maxBuried), answers: cache.NewLRUExpireCacheWithClock(maxAnswers, clk)}
+	return &table{clock: clk, watched: map[string]Key{}, deletedHere: lru.New(maxDeletedHere), answers: cache.NewLRUExpireCacheWithClock(maxAnswers, clk)}
 }
 
-// lookup returns what can be believed of a key. ok is false if that is nothing.
+// lookup returns the key of an id from the watch, if the table is fresh, or else the cached result of a
+// read. ok is false if there is neither.
 func (t *table) lookup(id string) (found answer, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if key, ok := t.seen[id]; ok && t.fresh() {
+	if key, ok := t.watched[id]; ok && t.isFreshLocked() {
 		return answer{key: key}, true
 	}
 	if found, ok := t.answers.Get(id); ok {
@@ -66,109 +66,110 @@ func (t *table) lookup(id string) (found answer, ok bool) {
 	return answer{}, false
 }
 
-// fresh reports whether the watch has given a sign of life lately. The lock is held.
-func (t *table) fresh() bool {
-	return !t.sign.IsZero() && t.clock.Since(t.sign) <= watchPatience
+// isFreshLocked reports whether there was contact with the watch lately. The lock is held.
+func (t *table) isFreshLocked() bool {
+	return !t.lastContact.IsZero() && t.clock.Since(t.lastContact) <= watchPatience
 }
 
-// current reports whether the watch can be believed.
-func (t *table) current() bool {
+// isFresh reports whether there was contact with the watch lately.
+func (t *table) isFresh() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.fresh()
+	return t.isFreshLocked()
 }
 
-// knows reports whether the watch has reported a key, believed or not.
-func (t *table) knows(id string) bool {
+// isWatched reports whether the watch has reported a key, even if the table is not fresh.
+func (t *table) isWatched(id string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	_, ok := t.seen[id]
+	_, ok := t.watched[id]
 	return ok
 }
 
-// changes is a mark from before a read, for note.
-func (t *table) changes() uint64 {
+// removalCount returns the number of removals, for a later cacheRead.
+func (t *table) removalCount() uint64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.removals
 }
 
-// note remembers for a moment what a read has come to, unless a key has gone since changes.
-func (t *table) note(id string, found answer, changes uint64) {
+// cacheRead caches the result of a read, unless a key was removed since the read started. removals is the
+// removalCount of that time.
+func (t *table) cacheRead(id string, found answer, removals uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, gone := t.buried.Get(id); gone || changes != t.removals {
+	if _, gone := t.deletedHere.Get(id); gone || removals != t.removals {
 		return
 	}
-	lasts := believed
+	ttl := foundTTL
 	if found.err != nil {
-		lasts = denied
+		ttl = missingTTL
 	}
-	t.answers.Add(id, found, lasts)
+	t.answers.Add(id, found, ttl)
 }
 
-// bury forgets a key that was deleted here.
-func (t *table) bury(id string) {
+// onLocalDelete removes a key that this replica has deleted.
+func (t *table) onLocalDelete(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.buried.Add(id, nil)
-	t.forget(id)
+	t.deletedHere.Add(id, nil)
+	t.removeLocked(id)
 }
 
-// forget forgets a key. The lock is held.
-func (t *table) forget(id string) {
+// removeLocked removes a key. The lock is held.
+func (t *table) removeLocked(id string) {
 	t.removals++
-	delete(t.seen, id)
+	delete(t.watched, id)
 	t.answers.Remove(id)
 }
 
-// drop notes that the watch reports the end of a key.
-func (t *table) drop(id string) {
+// onWatchDelete removes a key whose end the watch reports.
+func (t *table) onWatchDelete(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sign = t.clock.Now()
-	t.forget(id)
+	t.lastContact = t.clock.Now()
+	t.removeLocked(id)
 }
 
-// put notes that the watch reports a key.
-func (t *table) put(key Stored) {
+// put adds a key that the watch reports.
+func (t *table) put(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sign = t.clock.Now()
-	t.add(key)
+	t.lastContact = t.clock.Now()
+	t.addLocked(key)
 }
 
-// add is put without a sign of life. The lock is held.
-func (t *table) add(key Stored) {
-	if _, gone := t.buried.Get(key.ID); !gone {
-		t.seen[key.ID] = key
+// addLocked adds a key, unless this replica has deleted it. The lock is held.
+func (t *table) addLocked(key Key) {
+	if _, gone := t.deletedHere.Get(key.ID); !gone {
+		t.watched[key.ID] = key
 	}
 	t.answers.Remove(key.ID)
 }
 
-// replace notes that a list has reported all keys that there are.
-func (t *table) replace(all []Stored) {
+// replace replaces all keys by those of a list.
+func (t *table) replace(all []Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sign = t.clock.Now()
+	t.lastContact = t.clock.Now()
 	t.removals++
 	t.answers = cache.NewLRUExpireCacheWithClock(maxAnswers, t.clock)
-	t.seen = make(map[string]Stored, len(all))
+	t.watched = make(map[string]Key, len(all))
 	for _, key := range all {
-		t.add(key)
+		t.addLocked(key)
 	}
 }
 
-// alive notes a sign of life of the watch, which comes after a list.
+// alive is called when the watch is opened or sends a bookmark. It comes after a list.
 func (t *table) alive() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sign = t.clock.Now()
+	t.lastContact = t.clock.Now()
 }
 
 // listed reports whether all keys have been listed once.
 func (t *table) listed() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return !t.sign.IsZero()
+	return !t.lastContact.IsZero()
 }

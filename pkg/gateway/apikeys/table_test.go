@@ -16,7 +16,7 @@ func testTable() (*table, *clocktesting.FakeClock) {
 	return newTable(clk), clk
 }
 
-func stored(id string) Stored { return Stored{Record: Record{ID: id}} }
+func stored(id string) Key { return Key{Record: Record{ID: id}} }
 
 // What a table believes of the key "a" after some events.
 func TestTable(t *testing.T) {
@@ -27,65 +27,71 @@ func TestTable(t *testing.T) {
 		events func(*table, *clocktesting.FakeClock)
 		want   string
 	}{
-		"nothing":         {func(*table, *clocktesting.FakeClock) {}, unknown},
-		"listed":          {func(t *table, _ *clocktesting.FakeClock) { t.replace([]Stored{key}) }, yes},
-		"not listed":      {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.replace(nil) }, unknown},
-		"told of":         {func(t *table, _ *clocktesting.FakeClock) { t.replace(nil); t.put(key) }, yes},
-		"told of its end": {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.drop("a") }, unknown},
+		"nothing":             {func(*table, *clocktesting.FakeClock) {}, unknown},
+		"listed":              {func(t *table, _ *clocktesting.FakeClock) { t.replace([]Key{key}) }, yes},
+		"not listed":          {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.replace(nil) }, unknown},
+		"reported":            {func(t *table, _ *clocktesting.FakeClock) { t.replace(nil); t.put(key) }, yes},
+		"reported as deleted": {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.onWatchDelete("a") }, unknown},
 		"a quiet watch": {func(t *table, clk *clocktesting.FakeClock) {
-			t.replace([]Stored{key})
+			t.replace([]Key{key})
 			for range 10 {
 				clk.Step(watchLasts)
 				t.alive()
 			}
 		}, yes},
 		"a dead watch": {func(t *table, clk *clocktesting.FakeClock) {
-			t.replace([]Stored{key})
+			t.replace([]Key{key})
 			clk.Step(watchPatience + 1)
 		}, unknown},
 		"a dead watch, read": {func(t *table, clk *clocktesting.FakeClock) {
-			t.replace([]Stored{key})
+			t.replace([]Key{key})
 			clk.Step(watchPatience + 1)
-			t.note("a", found, t.changes())
-			clk.Step(believed)
+			t.cacheRead("a", found, t.removalCount())
+			clk.Step(foundTTL)
 		}, yes},
 		"a dead watch, read long ago": {func(t *table, clk *clocktesting.FakeClock) {
-			t.replace([]Stored{key})
+			t.replace([]Key{key})
 			clk.Step(watchPatience + 1)
-			t.note("a", found, t.changes())
-			clk.Step(believed + 1)
+			t.cacheRead("a", found, t.removalCount())
+			clk.Step(foundTTL + 1)
 		}, unknown},
 		"a dead watch, gone": {func(t *table, clk *clocktesting.FakeClock) {
-			t.replace([]Stored{key})
+			t.replace([]Key{key})
 			clk.Step(watchPatience + 1)
-			t.note("a", none, t.changes())
+			t.cacheRead("a", none, t.removalCount())
 		}, no},
-		"read before it is told of": {func(t *table, _ *clocktesting.FakeClock) { t.replace(nil); t.note("a", found, t.changes()) }, yes},
-		"guessed":                   {func(t *table, _ *clocktesting.FakeClock) { t.replace(nil); t.note("a", none, t.changes()) }, no},
+		"read before it is reported": {func(t *table, _ *clocktesting.FakeClock) { t.replace(nil); t.cacheRead("a", found, t.removalCount()) }, yes},
+		"guessed":                    {func(t *table, _ *clocktesting.FakeClock) { t.replace(nil); t.cacheRead("a", none, t.removalCount()) }, no},
 		"guessed long ago": {func(t *table, clk *clocktesting.FakeClock) {
-			t.note("a", none, t.changes())
-			clk.Step(denied + 1)
+			t.cacheRead("a", none, t.removalCount())
+			clk.Step(missingTTL + 1)
 		}, unknown},
-		"guessed, then told of": {func(t *table, _ *clocktesting.FakeClock) { t.note("a", none, t.changes()); t.put(key) }, yes},
+		"guessed, then reported": {func(t *table, _ *clocktesting.FakeClock) { t.cacheRead("a", none, t.removalCount()); t.put(key) }, yes},
 		// It was read, and then the watch reported its end, before or after it was noted.
-		"read, then told of its end": {func(t *table, _ *clocktesting.FakeClock) { t.note("a", found, t.changes()); t.drop("a") }, unknown},
-		"told of its end while read": {func(t *table, _ *clocktesting.FakeClock) {
-			before := t.changes()
-			t.drop("a")
-			t.note("a", found, before)
+		"read, then reported as deleted": {func(t *table, _ *clocktesting.FakeClock) {
+			t.cacheRead("a", found, t.removalCount())
+			t.onWatchDelete("a")
+		}, unknown},
+		"reported as deleted while read": {func(t *table, _ *clocktesting.FakeClock) {
+			before := t.removalCount()
+			t.onWatchDelete("a")
+			t.cacheRead("a", found, before)
 		}, unknown},
 		"listed without it while read": {func(t *table, _ *clocktesting.FakeClock) {
-			before := t.changes()
+			before := t.removalCount()
 			t.replace(nil)
-			t.note("a", found, before)
+			t.cacheRead("a", found, before)
 		}, unknown},
-		"read, then listed without it": {func(t *table, _ *clocktesting.FakeClock) { t.note("a", found, t.changes()); t.replace(nil) }, unknown},
+		"read, then listed without it": {func(t *table, _ *clocktesting.FakeClock) { t.cacheRead("a", found, t.removalCount()); t.replace(nil) }, unknown},
 		// It was deleted here; what the watch reports of it is older than that.
-		"deleted":                {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.bury("a") }, unknown},
-		"deleted, then told of":  {func(t *table, _ *clocktesting.FakeClock) { t.bury("a"); t.put(key) }, unknown},
-		"deleted, then listed":   {func(t *table, _ *clocktesting.FakeClock) { t.bury("a"); t.replace([]Stored{key}) }, unknown},
-		"deleted, then noted":    {func(t *table, _ *clocktesting.FakeClock) { t.bury("a"); t.note("a", found, t.changes()) }, unknown},
-		"another one is deleted": {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.bury("b") }, yes},
+		"deleted":                {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.onLocalDelete("a") }, unknown},
+		"deleted, then reported": {func(t *table, _ *clocktesting.FakeClock) { t.onLocalDelete("a"); t.put(key) }, unknown},
+		"deleted, then listed":   {func(t *table, _ *clocktesting.FakeClock) { t.onLocalDelete("a"); t.replace([]Key{key}) }, unknown},
+		"deleted, then noted": {func(t *table, _ *clocktesting.FakeClock) {
+			t.onLocalDelete("a")
+			t.cacheRead("a", found, t.removalCount())
+		}, unknown},
+		"another one is deleted": {func(t *table, _ *clocktesting.FakeClock) { t.put(key); t.onLocalDelete("b") }, yes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, clk := testTable()
@@ -106,13 +112,13 @@ func TestTable(t *testing.T) {
 func TestTableBounded(t *testing.T) {
 	table, _ := testTable()
 	for i := range 2 * maxAnswers {
-		table.note(fmt.Sprint(i), answer{err: ErrNotFound}, table.changes())
-		table.bury(fmt.Sprint("b", i))
+		table.cacheRead(fmt.Sprint(i), answer{err: ErrNotFound}, table.removalCount())
+		table.onLocalDelete(fmt.Sprint("b", i))
 	}
 	if got := len(table.answers.Keys()); got > maxAnswers {
 		t.Errorf("remembers %d answers", got)
 	}
-	if got := table.buried.Len(); got > maxBuried {
+	if got := table.deletedHere.Len(); got > maxDeletedHere {
 		t.Errorf("remembers %d ends", got)
 	}
 }

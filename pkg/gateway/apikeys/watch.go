@@ -16,8 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watchLasts is after how long the API server is to end a watch. Opening the next one is a
-// sign of life.
+// watchLasts is after how long the API server ends a watch. Opening the next one counts as contact.
 const watchLasts = 20 * time.Second
 
 // Run watches the keys until the context ends, and returns when the watch has. It is run
@@ -80,7 +79,7 @@ func (s tableStore) Update(object any) error {
 	key, err := fromSecret(secret)
 	if err != nil {
 		s.logger.Error(err, "Ignored Secret", "secret", klog.KObj(secret))
-		s.table.drop(strings.TrimPrefix(secret.Name, namePrefix))
+		s.table.onWatchDelete(strings.TrimPrefix(secret.Name, namePrefix))
 		return nil
 	}
 	s.table.put(key)
@@ -89,13 +88,13 @@ func (s tableStore) Update(object any) error {
 
 // Delete implements cache.ReflectorStore.
 func (s tableStore) Delete(object any) error {
-	s.table.drop(strings.TrimPrefix(object.(*corev1.Secret).Name, namePrefix))
+	s.table.onWatchDelete(strings.TrimPrefix(object.(*corev1.Secret).Name, namePrefix))
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
 func (s tableStore) Replace(objects []any, _ string) error {
-	seen := make([]Stored, 0, len(objects))
+	seen := make([]Key, 0, len(objects))
 	for _, object := range objects {
 		secret := object.(*corev1.Secret)
 		key, err := fromSecret(secret)

@@ -36,7 +36,7 @@ var (
 	})
 )
 
-// serveMetrics serves /metrics to who may get it in the cluster at config.
+// serveMetrics serves /metrics to users who may get that path in the cluster of config.
 func serveMetrics(ctx context.Context, address string, secure *tls.Config, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -57,26 +57,4 @@ func serveMetrics(ctx context.Context, address string, secure *tls.Config, confi
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
 	return server.Serve(ctx, listener, secure, mux)
-}
-
-// serveHealth serves what the kubelet asks for. ready returns why traffic has to wait.
-func serveHealth(ctx context.Context, address string, ready func() error) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("--health-probe-bind-address: %w", err)
-	}
-	return server.Serve(ctx, listener, nil, health(ready))
-}
-
-func health(ready func() error) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ok"))
-	})
-	return mux
 }

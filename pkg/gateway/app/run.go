@@ -23,15 +23,15 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
-// door is where requests come in; with TLS if that is set.
-type door struct {
+// endpoint is a listener for requests, with TLS if tls is not nil.
+type endpoint struct {
 	listener net.Listener
 	tls      *tls.Config
 }
 
 // Run serves until ctx is cancelled, and returns when all is stopped.
 func Run(ctx context.Context, o *Options) error {
-	log.SetLogger(klog.Background()) // it reports certificates that cannot be read
+	log.SetLogger(klog.Background()) // of certwatcher, which logs certificates that it cannot read
 	config, err := clientConfig(o)
 	if err != nil {
 		return err
@@ -46,52 +46,32 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	var doors []door
-	defer func() {
-		for _, d := range doors {
-			_ = d.listener.Close() // those that were served are closed already
-		}
-	}()
+	certificates, tlsConfig, err := servingTLS(o)
+	if err != nil {
+		return err
+	}
+	endpoints, err := listenAll(ctx, o, tlsConfig)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	var certificates *certwatcher.CertWatcher
-	var secure *tls.Config
-	if o.needsCertificate() {
-		if certificates, err = certwatcher.New(o.CertFile, o.KeyFile); err != nil {
-			return fmt.Errorf("--tls-cert-file and --tls-private-key-file: %w", err)
-		}
-		secure = &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	}
-	if o.SecurePort != 0 {
-		listener, err := listen(ctx, o.BindAddress, o.SecurePort)
-		if err != nil {
-			return err
-		}
-		doors = append(doors, door{listener, secure})
-	}
-	if o.InsecurePort != 0 {
-		listener, err := listen(ctx, o.BindAddress, o.InsecurePort)
-		if err != nil {
-			return err
-		}
-		doors = append(doors, door{listener, nil})
-	}
-	// What requests need is stopped after them.
-	below, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// Stop the caches, health and metrics only after all requests have ended.
+	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	serving, ends := errgroup.WithContext(ctx)
-	for _, d := range doors {
-		serving.Go(func() error { return gateway.Serve(ends, d.listener, d.tls) })
+	serving, servingCtx := errgroup.WithContext(ctx)
+	for _, e := range endpoints {
+		serving.Go(func() error { return gateway.Serve(servingCtx, e.listener, e.tls) })
 	}
 	if certificates != nil {
-		group.Go(func() error { return certificates.Start(below) })
+		group.Go(func() error { return certificates.Start(backgroundCtx) })
 	}
 	group.Go(func() error {
-		gateway.Run(below)
+		gateway.Run(backgroundCtx)
 		return nil
 	})
-	group.Go(func() error { return serveHealth(below, o.HealthProbeBindAddress, gateway.Ready) })
+	group.Go(func() error { return serveHealth(backgroundCtx, o.HealthProbeBindAddress, gateway.Ready) })
 	if o.servesMetrics() {
-		group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, secure, config) })
+		group.Go(func() error { return serveMetrics(backgroundCtx, o.MetricsBindAddress, tlsConfig, config) })
 	}
 	group.Go(func() error {
 		defer stop()
@@ -100,7 +80,43 @@ func Run(ctx context.Context, o *Options) error {
 	return group.Wait()
 }
 
-// clientConfig has the limit of each client: of the one for API keys, and of each team's.
+// servingTLS returns the serving certificate, which has to be started, and the TLS configuration with it.
+// Both are nil if the options need none.
+func servingTLS(o *Options) (*certwatcher.CertWatcher, *tls.Config, error) {
+	if !o.needsCertificate() {
+		return nil, nil, nil
+	}
+	certificates, err := certwatcher.New(o.CertFile, o.KeyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--tls-cert-file and --tls-private-key-file: %w", err)
+	}
+	return certificates, &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
+// listenAll listens on the ports of the options. After an error no listener is open.
+func listenAll(ctx context.Context, o *Options, tlsConfig *tls.Config) ([]endpoint, error) {
+	var endpoints []endpoint
+	for _, port := range []struct {
+		number int
+		tls    *tls.Config
+	}{{o.SecurePort, tlsConfig}, {o.InsecurePort, nil}} {
+		if port.number == 0 {
+			continue
+		}
+		listener, err := listen(ctx, o.BindAddress, port.number)
+		if err != nil {
+			for _, e := range endpoints {
+				_ = e.listener.Close()
+			}
+			return nil, err
+		}
+		endpoints = append(endpoints, endpoint{listener, port.tls})
+	}
+	return endpoints, nil
+}
+
+// clientConfig returns the configuration of clients of the cluster. Its rate limit applies to each client:
+// to the one for API keys, and to that of each team.
 func clientConfig(o *Options) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {

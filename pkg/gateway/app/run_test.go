@@ -91,8 +91,8 @@ func TestRun(t *testing.T) {
 		t.Error("/metrics takes bad tokens without end")
 	}
 	code, text, err := get(t, client, fmt.Sprintf("https://127.0.0.1:%d/sandboxes", o.SecurePort))
-	var told struct{ Code int }
-	if err != nil || code != http.StatusUnauthorized || json.Unmarshal([]byte(text), &told) != nil || told.Code != code {
+	var apiErr struct{ Code int }
+	if err != nil || code != http.StatusUnauthorized || json.Unmarshal([]byte(text), &apiErr) != nil || apiErr.Code != code {
 		t.Errorf("without a key: %d %s %v", code, text, err)
 	}
 	stop()

@@ -60,10 +60,10 @@ type API struct {
 	// requestSlots are the slots of all requests, listSlots of those that read lists, and
 	// waitSlots of those that wait for a sandbox. A request that waits has released its slot in
 	// requestSlots.
-	requestSlots, listSlots, waitSlots *fairness.Places
+	requestSlots, listSlots, waitSlots *fairness.Slots
 	// largeResponseSlots are the slots of large responses of the API server. Requests wait for
 	// them.
-	largeResponseSlots *fairness.Places
+	largeResponseSlots *fairness.Slots
 
 	mux *http.ServeMux
 	// readTimeout is the constant readTimeout, but for tests.
@@ -74,10 +74,10 @@ type API struct {
 func New(options Options) *API {
 	a := &API{
 		options:            options,
-		requestSlots:       fairness.New(options.MaxAPIRequests, options.MaxAPIRequests),
-		listSlots:          fairness.New(listsAtOnce, listsPerTeam),
-		waitSlots:          fairness.New(options.MaxAPIRequests, options.MaxAPIRequests),
-		largeResponseSlots: fairness.New(largeAtOnce, largeAtOnce),
+		requestSlots:       fairness.NewSlots(options.MaxAPIRequests, options.MaxAPIRequests),
+		listSlots:          fairness.NewSlots(listsAtOnce, listsPerTeam),
+		waitSlots:          fairness.NewSlots(options.MaxAPIRequests, options.MaxAPIRequests),
+		largeResponseSlots: fairness.NewSlots(largeAtOnce, largeAtOnce),
 		mux:                http.NewServeMux(),
 		readTimeout:        readTimeout,
 	}

@@ -53,10 +53,10 @@ func TestLatePool(t *testing.T) {
 			if made.code != http.StatusCreated {
 				t.Fatalf("%d %s", made.code, made.body)
 			}
-			var told mapping.SandboxResponse
-			made.into(t, &told)
+			var first mapping.SandboxResponse
+			made.into(t, &first)
 			want := clk.Now().Add(time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339)
-			if ends := w.info(key, told.SandboxID).EndAt; ends != want {
+			if ends := w.info(key, first.SandboxID).EndAt; ends != want {
 				t.Errorf("it ends at %s, want %s", ends, want)
 			}
 			if tc.key == nil {
@@ -66,8 +66,8 @@ func TestLatePool(t *testing.T) {
 			clk.Step(10 * time.Second)
 			var again mapping.SandboxResponse
 			w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, tc.key...).into(t, &again)
-			if ends := w.info(key, again.SandboxID).EndAt; again.SandboxID != told.SandboxID || ends != want {
-				t.Errorf("the retry is told %s, which ends at %s", again.SandboxID, ends)
+			if ends := w.info(key, again.SandboxID).EndAt; again.SandboxID != first.SandboxID || ends != want {
+				t.Errorf("the retry got %s, which ends at %s", again.SandboxID, ends)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flight answers many who ask the same at the same time with one piece of work.
+// Package flight is singleflight whose work is cancelled when the last waiter gives up.
 package flight
 
 import (
@@ -17,16 +17,16 @@ type Group[V any] struct {
 	running map[string]*call[V]
 }
 
-// PanicError is the panic of a piece of work, for all who wait for it.
+// PanicError is the error of all callers of work that panicked.
 type PanicError struct {
-	// What the work panicked with.
-	What any
+	// Recovered is the value that the work panicked with.
+	Recovered any
 	// Stack is where.
 	Stack []byte
 }
 
 // Error implements error.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.What, e.Stack) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Recovered, e.Stack) }
 
 // call is one piece of work.
 type call[V any] struct {
@@ -37,10 +37,10 @@ type call[V any] struct {
 	err     error
 }
 
-// Do returns what work returns, and joins work for the same key that goes on already. The
-// work goes on while anyone waits for it: its context ends with the last who gives up, and
-// has the values of the first who asked. Do returns the error of ctx when that ends. The
-// last one waits until the work has seen that, so that no work goes on by itself.
+// Do returns what work returns. If work for the same key is running, Do waits for that instead. The context
+// of the work has the values of the first caller, and is cancelled when the last caller gives up. Do
+// returns the error of ctx when that ends. The last caller waits until the work has returned, so that no
+// work goes on without a caller.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(ctx context.Context) (V, error)) (V, error) {
 	c := g.join(ctx, key, work)
 	select {
@@ -55,7 +55,7 @@ func (g *Group[V]) Do(ctx context.Context, key string, work func(ctx context.Con
 	return none, context.Cause(ctx)
 }
 
-// join takes part in the work for a key, and begins it if there is none.
+// join adds a waiter to the work for a key. It starts the work if there is none.
 func (g *Group[V]) join(ctx context.Context, key string, work func(ctx context.Context) (V, error)) *call[V] {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -63,7 +63,7 @@ func (g *Group[V]) join(ctx context.Context, key string, work func(ctx context.C
 		c.waiters++
 		return c
 	}
-	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	workCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &call[V]{cancel: cancel, waiters: 1, done: make(chan struct{})}
 	if g.running == nil {
 		g.running = map[string]*call[V]{}
@@ -73,18 +73,18 @@ func (g *Group[V]) join(ctx context.Context, key string, work func(ctx context.C
 		defer close(c.done)
 		defer cancel()
 		defer g.end(key, c)
-		defer func() { // those who wait have the panic, not the process
-			if what := recover(); what != nil {
-				c.err = &PanicError{What: what, Stack: debug.Stack()}
+		defer func() { // the callers get the panic as an error
+			if recovered := recover(); recovered != nil {
+				c.err = &PanicError{Recovered: recovered, Stack: debug.Stack()}
 			}
 		}()
-		c.value, c.err = work(whole)
+		c.value, c.err = work(workCtx)
 	}()
 	return c
 }
 
-// leave gives up waiting. It reports whether no caller waits any more; then the work is
-// ended, and a later caller begins new work.
+// leave removes a waiter. It reports whether it was the last; then the work is cancelled, and a later caller
+// starts new work.
 func (g *Group[V]) leave(key string, c *call[V]) (last bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -98,7 +98,7 @@ func (g *Group[V]) leave(key string, c *call[V]) (last bool) {
 	return true
 }
 
-// end takes work that is over out of the group.
+// end removes work that is over from the group.
 func (g *Group[V]) end(key string, c *call[V]) {
 	g.lock.Lock()
 	defer g.lock.Unlock()

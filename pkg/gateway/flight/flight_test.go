@@ -65,7 +65,7 @@ func TestTheErrorIsShared(t *testing.T) {
 func TestAPanicIsAnError(t *testing.T) {
 	var group flight.Group[string]
 	_, err := group.Do(t.Context(), "a", func(context.Context) (string, error) { panic("broken") })
-	if panicked, ok := errors.AsType[*flight.PanicError](err); !ok || panicked.What != "broken" || len(panicked.Stack) == 0 {
+	if panicked, ok := errors.AsType[*flight.PanicError](err); !ok || panicked.Recovered != "broken" || len(panicked.Stack) == 0 {
 		t.Errorf("got %v", err)
 	}
 }

@@ -26,12 +26,12 @@ import (
 // have no connections of their own.
 const maxClients = 1024
 
-// Identity has a client for each team.
+// Identity has an impersonating client for each team.
 type Identity struct {
 	config *rest.Config
 	groups []string
 	shared func() (http.RoundTripper, error)
-	// clients are those that were made, by team.
+	// clients are the clients that exist, by team.
 	clients *lru.Cache
 }
 
@@ -39,22 +39,23 @@ type Identity struct {
 // the credentials of config. Each has the limit of config (QPS and Burst) for itself: a limit
 // for all teams together would let one hold up the others.
 //
-// With no extraGroups the server puts the groups of a ServiceAccount in: that is for
-// kube-apiserver. extraGroups are for a server that knows no other rights.
-func New(config *rest.Config, extraGroups ...string) *Identity {
+// groups are the groups of the impersonated users. Without groups, kube-apiserver adds those of a
+// ServiceAccount.
+func New(config *rest.Config, groups ...string) *Identity {
 	own := rest.CopyConfig(config)
 	own.RateLimiter = nil
+	// So that the response to a create also returns access tokens (client.Options.AccessTokens).
 	own.Wrap(client.ReadAccessTokens)
 	return &Identity{
-		config: own, groups: extraGroups, clients: lru.New(maxClients),
+		config: own, groups: groups, clients: lru.New(maxClients),
 		shared: sync.OnceValues(func() (http.RoundTripper, error) { return rest.TransportFor(own) }),
 	}
 }
 
 // For returns the client of a team, which is the name of its namespace.
 func (i *Identity) For(team string) (versioned.Interface, error) {
-	if client, ok := i.clients.Get(team); ok {
-		return client.(versioned.Interface), nil
+	if kept, ok := i.clients.Get(team); ok {
+		return kept.(versioned.Interface), nil
 	}
 	if len(team) > v1alpha1.MaxE2BNamespace || len(validation.IsDNS1123Label(team)) > 0 {
 		return nil, fmt.Errorf("client of team %.64q: it is not the name of a namespace of at most %d characters", team, v1alpha1.MaxE2BNamespace)
@@ -66,15 +67,15 @@ func (i *Identity) For(team string) (versioned.Interface, error) {
 	if i.config.Impersonate.UserName != "" {
 		return nil, fmt.Errorf("client of team %s: the gateway's own client impersonates %s already", team, i.config.Impersonate.UserName)
 	}
-	client, err := versioned.NewForConfigAndClient(i.config, &http.Client{
+	impersonating, err := versioned.NewForConfigAndClient(i.config, &http.Client{
 		Transport: &teamTransport{transport.ImpersonationConfig{UserName: v1alpha1.E2BUser(team), Groups: i.groups}, shared},
 		Timeout:   i.config.Timeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("client of team %s: %w", team, err)
 	}
-	i.clients.Add(team, client)
-	return client, nil
+	i.clients.Add(team, impersonating)
+	return impersonating, nil
 }
 
 // teamTransport impersonates the ServiceAccount of a team. If the context of a request has a key ID,

@@ -42,7 +42,7 @@ type Limits struct {
 	// fail count too, or a client could cause any number of reads by giving up each.
 	Misses          int
 	MissesPerSecond rate.Limit
-	// Clock tells the time.
+	// Clock is the time.
 	Clock clock.PassiveClock
 }
 
@@ -69,7 +69,7 @@ func New[T any](limits Limits) *Group[T] {
 }
 
 // Do returns what read returns for an id, or ErrRefused without a read. Requests of one
-// source for one id share a read. The source is that of WithSource.
+// source for one id share a read. The source is the one that the server has set by WithSource.
 func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context) (T, error)) (T, error) {
 	var none T
 	source := sourceOf(ctx)
@@ -111,7 +111,8 @@ func (g *Group[T]) mayMiss(misses *rate.Limiter) bool {
 
 type sourceKey struct{}
 
-// WithSource returns a context for the requests of a peer, whose address and port are given.
+// WithSource returns a context for the requests of a peer, whose address and port are given. The server sets
+// it for each connection (ConnContext); Group.Do reads it.
 func WithSource(ctx context.Context, peer string) context.Context {
 	return context.WithValue(ctx, sourceKey{}, fairness.Source(peer))
 }

@@ -9,8 +9,8 @@ import (
 	"encoding/hex"
 )
 
-// TrafficToken is the access token for the ports of a sandbox whose traffic is private. It
-// is derived from that of the runtime, which it does not tell.
+// TrafficToken returns the access token for the ports of a sandbox whose traffic is private. It derives from
+// the token of the runtime, and does not reveal it.
 func TrafficToken(envdToken string) string {
 	mac := hmac.New(sha256.New, []byte(envdToken))
 	mac.Write([]byte("traffic"))

@@ -76,9 +76,9 @@ type Options struct {
 // Proxy serves the requests that Match.
 type Proxy struct {
 	options   Options
-	teams     *fairness.Places
-	sandboxes *fairness.Places
-	resumes   *fairness.Places
+	teams     *fairness.Slots
+	sandboxes *fairness.Slots
+	resumes   *fairness.Slots
 	waking    flight.Group[routes.Route]
 }
 
@@ -99,9 +99,9 @@ func New(options Options) *Proxy {
 	options.Domains = domains
 	return &Proxy{
 		options: options,
-		teams:   fairness.New(options.MaxForwardedRequests, options.PerTeam),
+		teams:   fairness.NewSlots(options.MaxForwardedRequests, options.PerTeam),
 		// The total is large enough that only PerSandbox limits: those of all teams are limited above.
-		sandboxes: fairness.New(3*options.MaxForwardedRequests, options.PerSandbox),
-		resumes:   fairness.New(options.MaxResumes, options.MaxResumes),
+		sandboxes: fairness.NewSlots(3*options.MaxForwardedRequests, options.PerSandbox),
+		resumes:   fairness.NewSlots(options.MaxResumes, options.MaxResumes),
 	}
 }

@@ -90,7 +90,7 @@ func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
 	s.addRead(old)
 	s.addRead(fresh)
 	if _, ok := s.find(old.id); ok {
-		t.Error("a sandbox that the watch has already told gone is found")
+		t.Error("a sandbox that the watch has already reported as gone is found")
 	}
 	if _, ok := s.find(fresh.id); !ok {
 		t.Error("a sandbox that the watch cannot know yet is not found")
@@ -129,8 +129,8 @@ func TestTwoSandboxesWithOneID(t *testing.T) {
 	}
 	const early, late = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 	for name, test := range map[string]struct {
-		told []*v1alpha1.Sandbox
-		want types.UID
+		reported []*v1alpha1.Sandbox
+		want     types.UID
 	}{
 		"the later claim comes later":  {[]*v1alpha1.Sandbox{with("a", early, false), with("b", late, false)}, "b"},
 		"the later claim comes first":  {[]*v1alpha1.Sandbox{with("b", late, false), with("a", early, false)}, "b"},
@@ -140,7 +140,7 @@ func TestTwoSandboxesWithOneID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(clock.RealClock{})
-			for _, sb := range test.told {
+			for _, sb := range test.reported {
 				_ = s.Update(newEntry(sb))
 			}
 			id := sandbox(1).Labels[v1alpha1.LabelSandboxID]

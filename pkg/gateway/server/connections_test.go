@@ -31,7 +31,7 @@ import (
 func serveGateway(t *testing.T, connections int, handler http.HandlerFunc) *pipes {
 	t.Helper()
 	registerMetrics()
-	gateway := &Gateway{handler: handler, connections: newConnections(connections)}
+	gateway := &Gateway{handler: handler, connections: newConnectionPool(connections)}
 	p := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -119,7 +119,7 @@ func TestConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			time.Sleep(answerGrace)
+			time.Sleep(responseGrace)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,20 +219,20 @@ func TestConnectionsOfASite(t *testing.T) {
 // TestConnectionThatIsClosedForAnother: no request is handled that comes just when its connection
 // is closed for another.
 func TestConnectionThatIsClosedForAnother(t *testing.T) {
-	all := newConnections(1)
+	all := newConnectionPool(1)
 	first, _, _ := all.admit(peerConn{peer: "10.0.0.1:1"})
 	second, closed, ok := all.admit(peerConn{peer: "10.0.0.2:1"})
-	if !ok || closed != first || first.begin() || !second.begin() {
+	if !ok || closed != first || first.startRequest() || !second.startRequest() {
 		t.Fatal("the first connection is still used")
 	}
 	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
 		t.Error("there was no place left")
 	}
-	second.end()
+	second.endRequest()
 	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
 		t.Error("it is closed before its answer is sent")
 	}
-	second.answered()
+	second.markIdle()
 	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); !ok {
 		t.Error("its place is not free when its answer is sent")
 	}
@@ -245,7 +245,7 @@ func TestConnectionsOfProtocols(t *testing.T) {
 	defer certificates.Close()
 	for _, secure := range []bool{false, true} {
 		for _, proto := range []int{1, 2} {
-			gateway := &Gateway{connections: newConnections(10)}
+			gateway := &Gateway{connections: newConnectionPool(10)}
 			var used *limitedConn
 			gateway.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if used = connOf(r.Context()); used == nil || used.requests != 1 || r.ProtoMajor != proto {

@@ -56,7 +56,7 @@ type Gateway struct {
 	table       *routes.Table
 	forwarder   *sandboxproxy.Proxy
 	handler     http.Handler
-	connections *connections
+	connections *connectionPool
 }
 
 // New returns a gateway. Nothing runs yet.
@@ -91,7 +91,7 @@ func New(c Config) (*Gateway, error) {
 	})
 	return &Gateway{
 		keyWatcher: c.KeyWatcher, table: table, forwarder: forwarder, handler: dispatch(api, sandboxes),
-		connections: newConnections(c.MaxAPIRequests + c.MaxForwardedRequests),
+		connections: newConnectionPool(c.MaxAPIRequests + c.MaxForwardedRequests),
 	}, nil
 }
 

@@ -22,39 +22,39 @@ import (
 )
 
 const (
-	// headerTimeout is how long the headers of a request may take, idleTimeout how long a
-	// connection may be without one, and maxHeader how long they may be together.
+	// headerTimeout is how long the headers of a request may take to arrive.
 	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10
-	// drainTimeout is how long requests may take to end when the server does, and
-	// cutTimeout how long they may take after their connections were cut.
+	// maxHeader is how many bytes the headers of a request may have together.
+	maxHeader = 64 << 10
+	// idleTimeout is how long a connection may be without a request.
+	idleTimeout = 2 * time.Minute
+	// drainTimeout is how long requests may take to end when the server ends.
 	drainTimeout = 20 * time.Second
-	cutTimeout   = 20 * time.Second
-	// answerTimeout is how long a client may take nothing of what is left of an answer when
-	// its handler has returned, and bodyTimeout how long what is left of its request may take
-	// to come then.
-	answerTimeout = time.Minute
-	bodyTimeout   = 15 * time.Second
-	// maxStreams is how many requests come over one connection of HTTP/2 at a time, and
-	// streamBuffer how much of a body of such a one is kept that is not read. With that, a
-	// request that is forwarded takes up to 100 KiB.
-	maxStreams   = 250
+	// cutTimeout is how long handlers may take to return after their connections were cut.
+	cutTimeout = 20 * time.Second
+	// responseStallTimeout: after the handler returns, the client must read something of the response
+	// within this time.
+	responseStallTimeout = time.Minute
+	// bodyTimeout: after the handler returns, the rest of the request body must arrive within this time.
+	bodyTimeout = 15 * time.Second
+	// maxStreams is how many requests one connection of HTTP/2 may have at a time.
+	maxStreams = 250
+	// streamBuffer is how many bytes of the body of a request of HTTP/2 the server keeps before the handler
+	// reads them. With that, a request that is forwarded takes up to 100 KiB.
 	streamBuffer = 64 << 10
 )
 
-// Serve answers requests of a listener until ctx is cancelled, over TLS if config is not
-// nil, and returns when all are answered or cut off. All listeners of a gateway share the
-// limit of connections.
+// Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
+// when all requests have ended or are cut off. All listeners of a gateway share the limit of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	return Serve(ctx, limitedListener{listener, g.connections}, config, g)
 }
 
-// Serve answers requests of a listener by a handler in the same way.
+// Serve serves the requests of a listener with a handler in the same way.
 func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
 	var working sync.WaitGroup
 	logger := klog.FromContext(ctx)
-	// Connections that were upgraded are the handlers' own, and end with this.
+	// The contexts of requests end with cut. Upgraded connections end only by that.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
@@ -62,21 +62,21 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 			working.Add(1)
 			defer working.Done()
 			if conn := connOf(r.Context()); conn != nil {
-				if !conn.begin() {
+				if !conn.startRequest() {
 					panic(http.ErrAbortHandler) // it is closed
 				}
-				defer conn.end()
+				defer conn.endRequest()
 			}
 			controller := http.NewResponseController(w)
-			// That of the request before it on the connection is not this one's.
+			// Clear the deadline of the previous request of the connection.
 			_ = controller.SetWriteDeadline(time.Time{})
-			// Over HTTP/2 a client says how much it takes. One that takes nothing and answers
-			// pings would keep its stream for ever.
+			// With HTTP/2, a client that accepts no data but answers pings would keep its stream for
+			// ever.
 			defer func() {
 				now := clock.RealClock{}.Now()
-				_ = controller.SetWriteDeadline(now.Add(answerTimeout))
-				// Over HTTP/1 the server reads on before it sends a short answer. It lifts this
-				// deadline itself for the next request.
+				_ = controller.SetWriteDeadline(now.Add(responseStallTimeout))
+				// With HTTP/1, the server reads the rest of the body before it sends a short response. It
+				// clears this deadline itself for the next request.
 				if r.ProtoMajor == 1 && r.ContentLength != 0 {
 					_ = controller.SetReadDeadline(now.Add(bodyTimeout))
 				}
@@ -85,11 +85,12 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		}),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			// routes and apikeys limit reads for unknown ids by this source (lookups.Group.Do).
 			return withConn(lookups.WithSource(ctx, conn.RemoteAddr().String()), conn)
 		},
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			if its := limited(conn); its != nil && state == http.StateIdle {
-				its.answered()
+				its.markIdle()
 			}
 		},
 		TLSConfig:         config.Clone(), // the server changes it, and other listeners may have the same
@@ -97,28 +98,28 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		Protocols:         new(http.Protocols),
-		// Bounds what clients can make the server keep for streams that are not read.
+		// Limits what the server keeps for streams that are not read.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
 			// Bodies that are not read do not stop those of other requests.
 			MaxReceiveBufferPerConnection: maxStreams * streamBuffer,
 			SendPingTimeout:               30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
 		},
-		ErrorLog: log.New(quiet{logger}, "", 0),
+		ErrorLog: log.New(connErrorLogger{logger}, "", 0),
 	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(true)
 	server.Protocols.SetUnencryptedHTTP2(config == nil)
-	failed := make(chan error, 1)
+	serveErr := make(chan error, 1)
 	go func() {
 		if config != nil {
-			failed <- server.ServeTLS(listener, "", "")
+			serveErr <- server.ServeTLS(listener, "", "")
 		} else {
-			failed <- server.Serve(listener)
+			serveErr <- server.Serve(listener)
 		}
 	}()
 	select {
-	case err := <-failed:
+	case err := <-serveErr:
 		return errors.Join(fmt.Errorf("serving on %s: %w", listener.Addr(), err), server.Close())
 	case <-ctx.Done():
 	}
@@ -126,9 +127,9 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // what streams now is cut
+		err = server.Close() // cuts streams
 	}
-	if ended := <-failed; !errors.Is(ended, http.ErrServerClosed) {
+	if ended := <-serveErr; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}
 	cut()
@@ -150,16 +151,16 @@ func waitFor(working *sync.WaitGroup) error {
 	}
 }
 
-// quiet logs what net/http says of single connections where it is asked for: it is about
-// clients that anybody can be. A panic is about us.
-type quiet struct{ klog.Logger }
+// connErrorLogger is the error log of net/http. It logs errors of single connections with verbosity 4 only,
+// because any client can cause them, and panics always.
+type connErrorLogger struct{ klog.Logger }
 
 // Write implements io.Writer.
-func (q quiet) Write(line []byte) (int, error) {
+func (l connErrorLogger) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: panic")) || bytes.HasPrefix(line, []byte("http2: panic")) {
-		q.Error(nil, "Recovered from a panic of a request", "message", string(line))
+		l.Error(nil, "Recovered from a panic of a request", "message", string(line))
 		return len(line), nil
 	}
-	q.V(4).Info("Connection", "message", string(line))
+	l.V(4).Info("Connection", "message", string(line))
 	return len(line), nil
 }

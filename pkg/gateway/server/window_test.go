@@ -97,7 +97,7 @@ func TestClosedWindow(t *testing.T) {
 		})
 		c := s.closedWindow(t)
 		defer c.Close()
-		time.Sleep(2 * answerTimeout)
+		time.Sleep(2 * responseStallTimeout)
 		select {
 		case stream, open := <-c.reset:
 			if stream != 1 || !open {

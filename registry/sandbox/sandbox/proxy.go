@@ -44,7 +44,7 @@ type ProxyREST struct {
 	addresses *podaddress.Verifier
 	proxy     *sandboxproxy.Proxy
 	// users and namespaces are the places of requests.
-	users, namespaces *fairness.Places
+	users, namespaces *fairness.Slots
 }
 
 var _ rest.Connecter = &ProxyREST{}
@@ -55,7 +55,7 @@ func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifi
 	r := &ProxyREST{
 		sandboxes: sandboxes, addresses: addresses,
 		// The places of all users are bounded by those of namespaces.
-		users: fairness.New(3*maxProxied, maxProxiedOfUser), namespaces: fairness.New(maxProxied, maxProxied),
+		users: fairness.NewSlots(3*maxProxied, maxProxiedOfUser), namespaces: fairness.NewSlots(maxProxied, maxProxied),
 	}
 	r.proxy = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell})
 	return r

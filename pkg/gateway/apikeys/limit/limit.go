@@ -30,7 +30,7 @@ type Options struct {
 	Rate float64
 	// Burst is how many it may send at once, at least one.
 	Burst int
-	// Clock tells the time.
+	// Clock is the time.
 	Clock clock.PassiveClock
 }
 

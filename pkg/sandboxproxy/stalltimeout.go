@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// writePatience is how long a client may take nothing of an answer, and a sandbox nothing of
-// a request.
-const writePatience = 5 * time.Minute
+// stallTimeout is how long a client may receive nothing of a response, and a sandbox nothing of a
+// request.
+const stallTimeout = 5 * time.Minute
 
-// pacedWriter watches over a client: one that takes nothing of its answer is cut off, and so
-// is a connection that a handler has taken over when nothing goes through it.
-type pacedWriter struct {
+// stallTimeoutWriter ends a response of which the client receives nothing for stallTimeout. It also ends an
+// upgraded connection without traffic.
+type stallTimeoutWriter struct {
 	http.ResponseWriter
 	idle  time.Duration
 	http1 bool
@@ -30,33 +30,33 @@ type pacedWriter struct {
 }
 
 // Unwrap lets http.ResponseController find what the writer can do.
-func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *stallTimeoutWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements http.ResponseWriter.
-func (w *pacedWriter) Write(p []byte) (n int, err error) {
+func (w *stallTimeoutWriter) Write(p []byte) (n int, err error) {
 	w.pace(func() { n, err = w.ResponseWriter.Write(p) })
 	return n, err
 }
 
 // WriteHeader implements http.ResponseWriter. An answer may have any number of headers of
 // class 1xx before its own.
-func (w *pacedWriter) WriteHeader(code int) {
+func (w *stallTimeoutWriter) WriteHeader(code int) {
 	w.pace(func() { w.ResponseWriter.WriteHeader(code) })
 }
 
 // FlushError lets http.ResponseController send what was written.
-func (w *pacedWriter) FlushError() (err error) {
+func (w *stallTimeoutWriter) FlushError() (err error) {
 	w.pace(func() { err = http.NewResponseController(w.ResponseWriter).Flush() })
 	return err
 }
 
 // pace sends something, for as long as the client has patience. Without deadlines, as in
 // tests, there is no client to wait for.
-func (w *pacedWriter) pace(send func()) {
+func (w *stallTimeoutWriter) pace(send func()) {
 	if w.http1 {
-		if now := (clock.RealClock{}).Now(); now.Sub(w.paced) > writePatience/16 {
+		if now := (clock.RealClock{}).Now(); now.Sub(w.paced) > stallTimeout/16 {
 			w.paced = now
-			_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(writePatience))
+			_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(stallTimeout))
 		}
 		send()
 		return
@@ -65,12 +65,12 @@ func (w *pacedWriter) pace(send func()) {
 	// for longer than that. So it is there only while something is sent.
 	if w.stall == nil {
 		w.stalled = make(chan struct{})
-		w.stall = time.AfterFunc(writePatience, func() {
+		w.stall = time.AfterFunc(stallTimeout, func() {
 			defer close(w.stalled)
 			_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 		})
 	} else if !w.ended() {
-		w.stall.Reset(writePatience)
+		w.stall.Reset(stallTimeout)
 	}
 	defer func() {
 		if !w.stall.Stop() {
@@ -81,7 +81,7 @@ func (w *pacedWriter) pace(send func()) {
 }
 
 // ended reports whether the stream was ended here.
-func (w *pacedWriter) ended() bool {
+func (w *stallTimeoutWriter) ended() bool {
 	select {
 	case <-w.stalled:
 		return true
@@ -91,12 +91,12 @@ func (w *pacedWriter) ended() bool {
 }
 
 // Hijack implements http.Hijacker.
-func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w *stallTimeoutWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &tunnel{Conn: conn, early: buffered.Reader, idle: w.idle}
+	t := &tunnel{Conn: conn, buffered: buffered.Reader, idle: w.idle}
 	t.touch()
 	return t, bufio.NewReadWriter(bufio.NewReader(t), bufio.NewWriter(t)), nil
 }

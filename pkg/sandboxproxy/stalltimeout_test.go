@@ -42,14 +42,14 @@ func (l oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "one"} }
 // sandbox is silent for long is not.
 func TestClientThatTakesNothing(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
-		for _, silent := range []time.Duration{0, 3 * writePatience} {
+		for _, silent := range []time.Duration{0, 3 * stallTimeout} {
 			synctest.Test(t, func(t *testing.T) {
 				protocols := new(http.Protocols)
 				protocols.SetHTTP1(!http2)
 				protocols.SetUnencryptedHTTP2(http2)
 				cut := make(chan error, 1)
 				server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					paced := &pacedWriter{ResponseWriter: w, http1: r.ProtoMajor == 1}
+					paced := &stallTimeoutWriter{ResponseWriter: w, http1: r.ProtoMajor == 1}
 					_, err := io.WriteString(paced, "first")
 					if err == nil {
 						err = http.NewResponseController(paced).Flush()
@@ -86,7 +86,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 						t.Errorf("HTTP/2 %t: %d bytes, %v", http2, n, err)
 					}
 				} else {
-					time.Sleep(2 * writePatience)
+					time.Sleep(2 * stallTimeout)
 				}
 				select {
 				case err := <-cut:
@@ -111,10 +111,10 @@ func TestSandboxThatReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
-		conn := &patientConn{Conn: here}
+		conn := &stallTimeoutConn{Conn: here}
 		defer conn.Close()
 		slow := func() {
-			time.Sleep(writePatience / 2)
+			time.Sleep(stallTimeout / 2)
 			if _, err := io.ReadFull(there, make([]byte, 4)); err != nil {
 				t.Error(err)
 			}
@@ -126,7 +126,7 @@ func TestSandboxThatReadsNothing(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if _, err := conn.Write([]byte("dead")); err == nil || time.Since(began) > writePatience {
+		if _, err := conn.Write([]byte("dead")); err == nil || time.Since(began) > stallTimeout {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

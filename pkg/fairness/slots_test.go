@@ -16,7 +16,7 @@ import (
 )
 
 // takeAll takes places for a key until it gets no more.
-func takeAll(p *fairness.Places, key string) (releases []func()) {
+func takeAll(p *fairness.Slots, key string) (releases []func()) {
 	for {
 		release, ok := p.Take(key)
 		if !ok {
@@ -27,7 +27,7 @@ func takeAll(p *fairness.Places, key string) (releases []func()) {
 }
 
 func TestAKeyLeavesAsMuchAsItHas(t *testing.T) {
-	places := fairness.New(100, 1000)
+	places := fairness.NewSlots(100, 1000)
 	first := takeAll(places, "first")
 	if len(first) != 50 {
 		t.Errorf("one key alone has %d of 100, want 50", len(first))
@@ -58,7 +58,7 @@ func TestAKeyLeavesAsMuchAsItHas(t *testing.T) {
 }
 
 func TestNobodyIsShutOut(t *testing.T) {
-	places := fairness.New(64, 64)
+	places := fairness.NewSlots(64, 64)
 	for i := range 7 {
 		if key := fmt.Sprint(i); len(takeAll(places, key)) == 0 {
 			t.Errorf("key %s gets nothing", key)
@@ -67,13 +67,13 @@ func TestNobodyIsShutOut(t *testing.T) {
 }
 
 func TestABoundForEachKey(t *testing.T) {
-	places := fairness.New(100, 3)
+	places := fairness.NewSlots(100, 3)
 	for _, key := range []string{"a", "b"} {
 		if n := len(takeAll(places, key)); n != 3 {
 			t.Errorf("key %s has %d, want 3", key, n)
 		}
 	}
-	one := fairness.New(1, 1)
+	one := fairness.NewSlots(1, 1)
 	if n := len(takeAll(one, "a")); n != 1 {
 		t.Errorf("the only place was taken %d times", n)
 	}
@@ -83,7 +83,7 @@ func TestABoundForEachKey(t *testing.T) {
 }
 
 func TestPlacesOfManyAtOnce(t *testing.T) {
-	places := fairness.New(20, 5)
+	places := fairness.NewSlots(20, 5)
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -107,7 +107,7 @@ func TestPlacesOfManyAtOnce(t *testing.T) {
 // the key that has the fewest, and who gives up takes nothing.
 func TestThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := fairness.New(8, 8)
+		places := fairness.NewSlots(8, 8)
 		ctx, cancel := context.WithCancel(t.Context())
 		var greedy sync.WaitGroup
 		for range 100 {
@@ -169,7 +169,7 @@ func TestThoseWhoWait(t *testing.T) {
 // TestTheKeyWithTheFewestIsNext: not the one that has waited longest. Of two with as many it is.
 func TestTheKeyWithTheFewestIsNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := fairness.New(2, 2)
+		places := fairness.NewSlots(2, 2)
 		order := make(chan string, 10)
 		releases := make(chan func(), 10)
 		enter := func(key string) {

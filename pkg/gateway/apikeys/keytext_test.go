@@ -49,7 +49,7 @@ func TestIDOf(t *testing.T) {
 func TestHash(t *testing.T) {
 	_, text := newText()
 	_, other := newText()
-	a, b := Stored{Salt: newSalt()}, Stored{Salt: newSalt()}
+	a, b := Key{Salt: newSalt()}, Key{Salt: newSalt()}
 	a.Hash, b.Hash = hash(a.Salt, text), hash(b.Salt, text)
 	if !a.matches(text) || !b.matches(text) || bytes.Equal(a.Hash, b.Hash) {
 		t.Error("the same key does not match two salts, or has one hash under both")
@@ -62,7 +62,7 @@ func TestHash(t *testing.T) {
 	if decoy.matches(decoyText) || decoy.matches(text) {
 		t.Error("the decoy matches")
 	}
-	if (&Stored{}).matches(text) {
+	if (&Key{}).matches(text) {
 		t.Error("nothing matches")
 	}
 }

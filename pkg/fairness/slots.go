@@ -1,0 +1,175 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fairness shares slots and rates fairly among keys, such as teams, and among sources of clients.
+package fairness
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Slots are a number of slots that keys share. A key may hold as many as stay free for others: alone it
+// gets at most half of all, two that want everything get a third each, and as many stay free for the next
+// key. They are safe for concurrent use.
+type Slots struct {
+	perKey int
+
+	lock sync.Mutex
+	free int
+	// keys are those that hold slots or wait for them.
+	keys map[string]*holder
+	// waits counts the calls that have waited.
+	waits uint64
+}
+
+// holder is what a key holds.
+type holder struct {
+	held int
+	// waiting are the calls that wait for a slot, the oldest first.
+	waiting []*waiter
+}
+
+// waiter is a call that waits for a slot.
+type waiter struct {
+	// number is the order of waiters.
+	number uint64
+	// given is closed when it has its slot.
+	given chan struct{}
+}
+
+// NewSlots returns a number of slots. No key ever holds more than perKey of them.
+func NewSlots(total, perKey int) *Slots {
+	return &Slots{perKey: perKey, free: total, keys: map[string]*holder{}}
+}
+
+// Take takes a slot for a key. ok is false if the key has its share. Otherwise release
+// releases the slot; only the first call of it counts.
+func (s *Slots) Take(key string) (release func(), ok bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	h := s.of(key)
+	if !s.canTake(h) {
+		s.forget(key)
+		return nil, false
+	}
+	s.take(h)
+	return s.release(key), true
+}
+
+// Wait takes a slot for a key, and waits for it if the key has its share. A slot that becomes free goes to
+// the key that holds the fewest, and of several to the one that has waited longest. The error is that of
+// ctx.
+func (s *Slots) Wait(ctx context.Context, key string) (release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w := s.enter(key)
+	select {
+	case <-w.given:
+		return s.release(key), nil
+	case <-ctx.Done():
+	}
+	if !s.leave(key, w) {
+		s.give(key) // it was given meanwhile
+	}
+	return nil, ctx.Err()
+}
+
+// Held returns how many slots are taken.
+func (s *Slots) Held() int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	n := 0
+	for _, h := range s.keys {
+		n += h.held
+	}
+	return n
+}
+
+// of returns the holder of a key. forget removes it when it holds nothing.
+func (s *Slots) of(key string) *holder {
+	if s.keys[key] == nil {
+		s.keys[key] = &holder{}
+	}
+	return s.keys[key]
+}
+
+func (s *Slots) forget(key string) {
+	if h := s.keys[key]; h.held == 0 && len(h.waiting) == 0 {
+		delete(s.keys, key)
+	}
+}
+
+// canTake reports whether a key gets another slot. It does only if at least as many slots stay free as the
+// key then holds. It gets its first slot as long as there is any.
+func (s *Slots) canTake(h *holder) bool {
+	return s.free > 0 && h.held < s.perKey && (h.held == 0 || h.held+1 <= s.free-1)
+}
+
+func (s *Slots) take(h *holder) {
+	s.free--
+	h.held++
+}
+
+// release returns a function that releases a slot of a key.
+func (s *Slots) release(key string) func() { return sync.OnceFunc(func() { s.give(key) }) }
+
+func (s *Slots) give(key string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.free++
+	s.keys[key].held--
+	s.forget(key)
+	s.serve()
+}
+
+// enter adds a waiter for a key, and gives slots to the waiters that get one.
+func (s *Slots) enter(key string) *waiter {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.waits++
+	w := &waiter{number: s.waits, given: make(chan struct{})}
+	h := s.of(key)
+	h.waiting = append(h.waiting, w)
+	s.serve()
+	return w
+}
+
+// leave removes a waiter. It returns false if the waiter has got its slot.
+func (s *Slots) leave(key string, w *waiter) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	h := s.keys[key]
+	i := slices.Index(h.waiting, w)
+	if i < 0 {
+		return false
+	}
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+	s.forget(key)
+	return true
+}
+
+// serve gives slots to the waiters that get one.
+func (s *Slots) serve() {
+	for s.free > 0 {
+		var next *holder
+		for _, h := range s.keys {
+			if len(h.waiting) > 0 && s.canTake(h) && (next == nil || h.precedes(next)) {
+				next = h
+			}
+		}
+		if next == nil {
+			return
+		}
+		close(next.waiting[0].given)
+		next.waiting = slices.Delete(next.waiting, 0, 1)
+		s.take(next)
+	}
+}
+
+// precedes reports whether a key gets a slot before another one. Both wait.
+func (h *holder) precedes(other *holder) bool {
+	return h.held < other.held || h.held == other.held && h.waiting[0].number < other.waiting[0].number
+}
