@@ -396,7 +396,7 @@ func measureRoutes(t *stage, r *result, n int) {
 		check(fmt.Errorf("the table knows %d of %d sandboxes", table.Len(), n))
 	}
 	last := routedSandbox(n - 1)
-	if route, ok := table.Known(last.Labels[v1alpha1.LabelSandboxID]); !ok || route.UID != last.UID || route.State != routes.Running {
+	if route, ok := table.Peek(last.Labels[v1alpha1.LabelSandboxID]); !ok || route.UID != last.UID || route.State != routes.Running {
 		check(fmt.Errorf("the last sandbox has the route %+v", route))
 	}
 	r.set("routes", float64(n))

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// watchedBody is the body of a request. It knows whether reading it has begun, and whether it was read to
+// watchedBody is the body of a request. begun is set when reading it begins, and done when it was read to
 // its end.
 type watchedBody struct {
 	io.ReadCloser
