@@ -15,7 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-// takeAll takes places for a key until it gets no more.
+// takeAll takes slots for a key until it gets no more.
 func takeAll(p *fairness.Slots, key string) (releases []func()) {
 	for {
 		release, ok := p.Take(key)
@@ -27,12 +27,12 @@ func takeAll(p *fairness.Slots, key string) (releases []func()) {
 }
 
 func TestAKeyLeavesAsMuchAsItHas(t *testing.T) {
-	places := fairness.NewSlots(100, 1000)
-	first := takeAll(places, "first")
+	slots := fairness.NewSlots(100, 1000)
+	first := takeAll(slots, "first")
 	if len(first) != 50 {
 		t.Errorf("one key alone has %d of 100, want 50", len(first))
 	}
-	second := takeAll(places, "second")
+	second := takeAll(slots, "second")
 	if len(second) != 25 {
 		t.Errorf("the next has %d, want 25", len(second))
 	}
@@ -40,8 +40,8 @@ func TestAKeyLeavesAsMuchAsItHas(t *testing.T) {
 	for _, release := range first[:20] {
 		release()
 	}
-	first = append(first[20:], takeAll(places, "first")...)
-	second = append(second, takeAll(places, "second")...)
+	first = append(first[20:], takeAll(slots, "first")...)
+	second = append(second, takeAll(slots, "second")...)
 	if len(first) < 30 || len(second) < 30 || len(first)+len(second) > 70 {
 		t.Errorf("two that want everything have %d and %d of 100", len(first), len(second))
 	}
@@ -49,70 +49,70 @@ func TestAKeyLeavesAsMuchAsItHas(t *testing.T) {
 		release()
 		release()
 	}
-	if held := places.Held(); held != 0 {
-		t.Errorf("%d places are held when all were given back", held)
+	if held := slots.Held(); held != 0 {
+		t.Errorf("%d slots are held when all were given back", held)
 	}
-	if again := takeAll(places, "third"); len(again) != 50 {
-		t.Errorf("a place is lost or made: %d, want 50", len(again))
+	if again := takeAll(slots, "third"); len(again) != 50 {
+		t.Errorf("a slot is lost or made: %d, want 50", len(again))
 	}
 }
 
 func TestNobodyIsShutOut(t *testing.T) {
-	places := fairness.NewSlots(64, 64)
+	slots := fairness.NewSlots(64, 64)
 	for i := range 7 {
-		if key := fmt.Sprint(i); len(takeAll(places, key)) == 0 {
+		if key := fmt.Sprint(i); len(takeAll(slots, key)) == 0 {
 			t.Errorf("key %s gets nothing", key)
 		}
 	}
 }
 
 func TestABoundForEachKey(t *testing.T) {
-	places := fairness.NewSlots(100, 3)
+	slots := fairness.NewSlots(100, 3)
 	for _, key := range []string{"a", "b"} {
-		if n := len(takeAll(places, key)); n != 3 {
+		if n := len(takeAll(slots, key)); n != 3 {
 			t.Errorf("key %s has %d, want 3", key, n)
 		}
 	}
 	one := fairness.NewSlots(1, 1)
 	if n := len(takeAll(one, "a")); n != 1 {
-		t.Errorf("the only place was taken %d times", n)
+		t.Errorf("the only slot was taken %d times", n)
 	}
 	if _, ok := one.Take("b"); ok {
-		t.Error("there was no place left")
+		t.Error("there was no slot left")
 	}
 }
 
 func TestPlacesOfManyAtOnce(t *testing.T) {
-	places := fairness.NewSlots(20, 5)
+	slots := fairness.NewSlots(20, 5)
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
 			for range 1000 {
-				if release, ok := places.Take(fmt.Sprint(i % 4)); ok {
+				if release, ok := slots.Take(fmt.Sprint(i % 4)); ok {
 					release()
 				}
-				if release, err := places.Wait(t.Context(), fmt.Sprint(i%4)); err == nil {
+				if release, err := slots.Wait(t.Context(), fmt.Sprint(i%4)); err == nil {
 					release()
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if held := places.Held(); held != 0 {
-		t.Errorf("%d places are held", held)
+	if held := slots.Held(); held != 0 {
+		t.Errorf("%d slots are held", held)
 	}
 }
 
-// TestThoseWhoWait: a key whose requests wait leaves places to others, what becomes free goes to
+// TestThoseWhoWait: a key whose requests wait leaves slots to others, what becomes free goes to
 // the key that has the fewest, and who gives up takes nothing.
 func TestThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := fairness.NewSlots(8, 8)
+		slots := fairness.NewSlots(8, 8)
 		ctx, cancel := context.WithCancel(t.Context())
 		var greedy sync.WaitGroup
 		for range 100 {
 			greedy.Go(func() {
-				if release, err := places.Wait(ctx, "greedy"); err == nil {
+				if release, err := slots.Wait(ctx, "greedy"); err == nil {
 					<-ctx.Done()
 					release()
 				} else if !errors.Is(err, context.Canceled) {
@@ -121,12 +121,12 @@ func TestThoseWhoWait(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if held := places.Held(); held != 4 {
+		if held := slots.Held(); held != 4 {
 			t.Errorf("one key has %d of 8", held)
 		}
 		var others []func()
 		for i := range 4 {
-			release, err := places.Wait(t.Context(), fmt.Sprint(i))
+			release, err := slots.Wait(t.Context(), fmt.Sprint(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestThoseWhoWait(t *testing.T) {
 		}
 		late := make(chan func(), 1)
 		go func() {
-			release, err := places.Wait(t.Context(), "late")
+			release, err := slots.Wait(t.Context(), "late")
 			if err != nil {
 				t.Error(err)
 			}
@@ -147,20 +147,20 @@ func TestThoseWhoWait(t *testing.T) {
 		case release := <-late:
 			others[0] = release
 		default:
-			t.Error("what became free was not given to the key without a place")
+			t.Error("what became free was not given to the key without a slot")
 		}
 		cancel()
 		greedy.Wait()
 		for _, release := range others {
 			release()
 		}
-		if held := places.Held(); held != 0 {
-			t.Errorf("%d places are held", held)
+		if held := slots.Held(); held != 0 {
+			t.Errorf("%d slots are held", held)
 		}
-		if again := takeAll(places, "again"); len(again) != 4 {
-			t.Errorf("a place is lost or made: %d, want 4", len(again))
+		if again := takeAll(slots, "again"); len(again) != 4 {
+			t.Errorf("a slot is lost or made: %d, want 4", len(again))
 		}
-		if _, err := places.Wait(ctx, "gone"); !errors.Is(err, context.Canceled) {
+		if _, err := slots.Wait(ctx, "gone"); !errors.Is(err, context.Canceled) {
 			t.Errorf("one that is gone: %v", err)
 		}
 	})
@@ -169,12 +169,12 @@ func TestThoseWhoWait(t *testing.T) {
 // TestTheKeyWithTheFewestIsNext: not the one that has waited longest. Of two with as many it is.
 func TestTheKeyWithTheFewestIsNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := fairness.NewSlots(2, 2)
+		slots := fairness.NewSlots(2, 2)
 		order := make(chan string, 10)
 		releases := make(chan func(), 10)
 		enter := func(key string) {
 			go func() {
-				release, err := places.Wait(t.Context(), key)
+				release, err := slots.Wait(t.Context(), key)
 				if err != nil {
 					t.Error(err)
 					return
@@ -196,7 +196,7 @@ func TestTheKeyWithTheFewestIsNext(t *testing.T) {
 		for key := range order {
 			got = append(got, key)
 		}
-		// Each place that is given back leaves its key with none.
+		// Each slot that is given back leaves its key with none.
 		want := []string{"first", "second", "first", "third", "first", "fourth", "second"}
 		if !slices.Equal(got, want) {
 			t.Errorf("served %v, want %v", got, want)

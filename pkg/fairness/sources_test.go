@@ -10,7 +10,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-// fill lets sources take all places they get, one source after the other, and returns after
+// fill lets sources take all slots they get, one source after the other, and returns after
 // how many sources one gets none.
 func fill(sources *fairness.Sources, name func(i int) string) (n int, releases []func()) {
 	for ; ; n++ {
@@ -28,7 +28,7 @@ func fill(sources *fairness.Sources, name func(i int) string) (n int, releases [
 	}
 }
 
-// TestSourcesThatComeOneAfterTheOther: sources that each take all they get leave places to dozens
+// TestSourcesThatComeOneAfterTheOther: sources that each take all they get leave slots to dozens
 // that have none, and a site of 256 sources to other sites.
 func TestSourcesThatComeOneAfterTheOther(t *testing.T) {
 	const total, perSource = 128, 32
@@ -38,20 +38,20 @@ func TestSourcesThatComeOneAfterTheOther(t *testing.T) {
 	sources := fairness.NewSources(total, perSource)
 	n, releases := fill(sources, address)
 	if n != 2+total/2 || len(releases) != total {
-		t.Errorf("%d sources take %d of %d places", n, len(releases), total)
+		t.Errorf("%d sources take %d of %d slots", n, len(releases), total)
 	}
 	for _, release := range releases {
 		release()
 		release()
 	}
 	if again, _ := fill(sources, address); again != n {
-		t.Errorf("a place is lost or made: %d sources, want %d", again, n)
+		t.Errorf("a slot is lost or made: %d sources, want %d", again, n)
 	}
 
 	sources = fairness.NewSources(total, perSource)
 	n, releases = fill(sources, ofSite)
 	if n != 1+total/4 || len(releases) != total/2 {
-		t.Errorf("%d sources of a site take %d of %d places", n, len(releases), total)
+		t.Errorf("%d sources of a site take %d of %d slots", n, len(releases), total)
 	}
 	other := func(i int) string { return fmt.Sprintf("2001:db8:0:1%02x::/64", i%256) }
 	if n, _ := fill(sources, other); n != total/4 {
@@ -64,17 +64,17 @@ func TestSourcesThatComeOneAfterTheOther(t *testing.T) {
 
 func TestOnePlaceForSources(t *testing.T) {
 	for _, source := range []string{"10.0.0.1/32", "2001:db8::/64", ""} {
-		places := fairness.NewSources(4, 1)
-		release, ok := places.Take(source)
+		slots := fairness.NewSources(4, 1)
+		release, ok := slots.Take(source)
 		if !ok {
 			t.Fatalf("%q gets none of 4", source)
 		}
-		if _, ok := places.Take(source); ok {
+		if _, ok := slots.Take(source); ok {
 			t.Errorf("%q has more than it may", source)
 		}
 		release()
-		if _, ok := places.Take(source); !ok {
-			t.Errorf("%q does not get its place again", source)
+		if _, ok := slots.Take(source); !ok {
+			t.Errorf("%q does not get its slot again", source)
 		}
 	}
 }

@@ -59,7 +59,7 @@ type Options struct {
 
 // Proxy forwards requests to sandboxes: HTTP/1.1, HTTP/2 and WebSockets, in constant memory
 // however long they are. It follows no redirect and asks no proxy of the environment.
-// Connections are kept for each sandbox by its UID, so they never lead to another one.
+// Connections are kept for each sandbox and claim, so they never lead to another one.
 type Proxy struct {
 	options Options
 	dialer  net.Dialer

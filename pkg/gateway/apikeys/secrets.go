@@ -42,7 +42,7 @@ const (
 type Secrets struct {
 	client typed.SecretInterface
 	table  *table
-	// known has a place for each read of a key that the watch has reported. Other ids are
+	// known has a slot for each read of a key that the watch has reported. Other ids are
 	// read by unknown: guesses do not hold up keys that are known.
 	known   chan struct{}
 	unknown *lookups.Group[Key]

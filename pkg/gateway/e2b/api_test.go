@@ -432,7 +432,7 @@ func TestClaimGoesWithItsSandbox(t *testing.T) {
 }
 
 // TestRates: a key that sends too many requests gets a Retry-After, and a team does not
-// take all places.
+// take all slots.
 func TestRates(t *testing.T) {
 	w := newWorld(t, func(o *e2b.Options) {
 		o.Allow = func(c apikeys.Caller) (bool, time.Duration) { return c.Team != "greedy", 1500 * time.Millisecond }

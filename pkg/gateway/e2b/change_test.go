@@ -150,7 +150,7 @@ func TestCreateIsOneRequest(t *testing.T) {
 	}
 }
 
-// TestWaitsAtOnce: a request that waits for a sandbox takes no place from others of its team.
+// TestWaitsAtOnce: a request that waits for a sandbox takes no slot from others of its team.
 // If too many requests wait, a request still has its effect, and is answered with 503.
 func TestWaitsAtOnce(t *testing.T) {
 	w := newWorld(t, func(o *e2b.Options) { o.MaxAPIRequests = 2 }) // of which a team alone has one
@@ -191,7 +191,7 @@ func TestWaitsAtOnce(t *testing.T) {
 	waiting.Wait()
 }
 
-// TestListsAtOnce: lists have places of their own, so that no team keeps all memory with them.
+// TestListsAtOnce: lists have slots of their own, so that no team keeps all memory with them.
 func TestListsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.pool("team", "base", 1)

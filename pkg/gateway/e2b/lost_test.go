@@ -100,7 +100,7 @@ func TestLostConnections(t *testing.T) {
 }
 
 // TestSandboxAmongMany: however many sandboxes have the label of a claim, a request for the sandbox
-// of that claim reads few of them at a time, has a place of lists from the second page on, and
+// of that claim reads few of them at a time, has a slot of lists from the second page on, and
 // comes to an end.
 func TestSandboxAmongMany(t *testing.T) {
 	var api *e2b.API
@@ -112,7 +112,7 @@ func TestSandboxAmongMany(t *testing.T) {
 			t.Errorf("read %d has the limit %q", reads, limit)
 		}
 		if lists := api.Lists(); lists != min(reads-1, 1) {
-			t.Errorf("read %d has %d places of lists", reads, lists)
+			t.Errorf("read %d has %d slots of lists", reads, lists)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxList","metadata":{"continue":"more"},"items":[]}`)
@@ -121,6 +121,6 @@ func TestSandboxAmongMany(t *testing.T) {
 		t.Errorf("%d after %d reads", got, reads)
 	}
 	if lists := api.Lists(); lists != 0 {
-		t.Errorf("%d places of lists are still taken", lists)
+		t.Errorf("%d slots of lists are still taken", lists)
 	}
 }

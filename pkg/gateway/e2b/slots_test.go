@@ -83,12 +83,12 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 	close(goOn)
 	asking.Wait()
 	if held := w.api.LargeResponses(); held != 0 {
-		t.Errorf("%d places are still taken", held)
+		t.Errorf("%d slots are still taken", held)
 	}
 }
 
 // TestLargeAnswersHavePlaces: whatever is done with a large sandbox, no large answer of the API
-// server is read without a place, and no list without a limit.
+// server is read without a slot, and no list without a limit.
 func TestLargeAnswersHavePlaces(t *testing.T) {
 	w := newWorld(t)
 	key := w.key("team")
@@ -105,7 +105,7 @@ func TestLargeAnswersHavePlaces(t *testing.T) {
 			defer mu.Unlock()
 			larges[r.Method]++
 			if w.api.LargeResponses() == 0 {
-				t.Errorf("%s %s: %d bytes are read without a place", r.Method, r.URL, bytes)
+				t.Errorf("%s %s: %d bytes are read without a slot", r.Method, r.URL, bytes)
 			}
 		}
 		return nil

@@ -114,7 +114,7 @@ func TestMissesOfAll(t *testing.T) {
 }
 
 // TestWaiting: however many requests of however many sources come, one after the other, few wait,
-// few of these read, and there is a place for another source.
+// few of these read, and there is a slot for another source.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, misses = 4, 20

@@ -159,7 +159,7 @@ func TestResumesAreBounded(t *testing.T) {
 	})
 	port := listen(t, echo)
 	var wg sync.WaitGroup
-	for i := range 2 { // half of the places may be one team's
+	for i := range 2 { // half of the slots may be one team's
 		id := w.add(paused)
 		wg.Go(func() {
 			r := w.request(t, http.MethodGet, "/", nil)
@@ -201,7 +201,7 @@ func TestTheTableMayStayBehind(t *testing.T) {
 	}
 }
 
-// TestTokensHavePlaces: who comes to a private sandbox has a place before its token is asked
+// TestTokensHavePlaces: who comes to a private sandbox has a slot before its token is asked
 // for.
 func TestTokensHavePlaces(t *testing.T) {
 	asked, goOn := make(chan struct{}, 10), make(chan struct{})

@@ -113,7 +113,7 @@ func TestASandboxHasAShareOfRequests(t *testing.T) {
 	_ = conn.Close()
 	settles(t, func() error {
 		if response, body := w.get(t, id, port); response.StatusCode != http.StatusUpgradeRequired {
-			return fmt.Errorf("its place is not free again: %d %s", response.StatusCode, body)
+			return fmt.Errorf("its slot is not free again: %d %s", response.StatusCode, body)
 		}
 		return nil
 	})

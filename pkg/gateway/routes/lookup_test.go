@@ -154,7 +154,7 @@ func TestGuessesDoNotPileUp(t *testing.T) {
 			}
 		})
 	}
-	for range guesses - 128 { // half of the places of all
+	for range guesses - 128 { // half of the slots of all
 		if err := <-refused; errors.Is(err, routes.ErrNotFound) {
 			t.Errorf("it is said not to exist: %v", err)
 		}

@@ -226,7 +226,7 @@ func TestConnectionThatIsClosedForAnother(t *testing.T) {
 		t.Fatal("the first connection is still used")
 	}
 	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
-		t.Error("there was no place left")
+		t.Error("there was no slot left")
 	}
 	second.endRequest()
 	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
@@ -234,7 +234,7 @@ func TestConnectionThatIsClosedForAnother(t *testing.T) {
 	}
 	second.markIdle()
 	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); !ok {
-		t.Error("its place is not free when its answer is sent")
+		t.Error("its slot is not free when its answer is sent")
 	}
 }
 
