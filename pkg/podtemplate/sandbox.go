@@ -52,7 +52,7 @@ func NewSandbox(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) (
 	sandbox.Labels[v1alpha1.LabelTemplateHash] = revision
 	sandbox.Labels[v1alpha1.AgentLabelPool] = v1alpha1.NameHash(set.Name)
 	sandbox.Labels[v1alpha1.AgentLabelCreatedBy] = v1alpha1.AgentCreatedByController
-	if _, chosen := sandbox.Annotations[v1alpha1.AnnotationSafeToEvict]; !chosen && v1alpha1.IsWarmPool(set) {
+	if _, chosen := sandbox.Annotations[v1alpha1.AnnotationSafeToEvict]; !chosen && v1alpha1.IsAgentSandboxPool(set) {
 		sandbox.Annotations[v1alpha1.AnnotationSafeToEvict] = v1alpha1.SafeToEvict
 	}
 	sandbox.OwnerReferences = []metav1.OwnerReference{ownedBySet(set)}

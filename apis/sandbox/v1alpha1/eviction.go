@@ -12,10 +12,10 @@ const (
 	SafeToEvict = "true"
 )
 
-// IsWarmPool reports whether a set is a warm pool in the sense of agent-sandbox, which has
+// IsAgentSandboxPool reports whether a set is a warm pool in the sense of agent-sandbox, which has
 // rules of its own for unused sandboxes: its update type is one of agent-sandbox's, as
 // that of every SandboxWarmPool is by default.
-func IsWarmPool(set *SandboxSet) bool {
+func IsAgentSandboxPool(set *SandboxSet) bool {
 	switch set.Spec.UpdateStrategy.Type {
 	case SetUpdateRecreate, SetUpdateOnReplenish:
 		return true

@@ -46,10 +46,14 @@ func RequestFor(object client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 }
 
-// Sooner returns the shorter of two times after which to reconcile again. 0 or less is never.
-func Sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return b
+// MinRequeue returns the shortest of these times after which to reconcile again. 0 or less is
+// never.
+func MinRequeue(times ...time.Duration) time.Duration {
+	var shortest time.Duration
+	for _, after := range times {
+		if after > 0 && (shortest == 0 || after < shortest) {
+			shortest = after
+		}
 	}
-	return a
+	return shortest
 }

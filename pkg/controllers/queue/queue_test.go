@@ -10,13 +10,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-func TestSooner(t *testing.T) {
+func TestMinRequeue(t *testing.T) {
 	const never = time.Duration(0)
+	if got := queue.MinRequeue(never, 3, 2, never, 4); got != 2 {
+		t.Errorf("the shortest of five is %d, want 2", got)
+	}
 	for _, tc := range []struct{ a, b, want time.Duration }{
-		{never, never, never}, {never, 2, 2}, {2, never, 2}, {1, 2, 1}, {2, 1, 1}, {-1, 2, 2}, {2, -1, 2},
+		{never, never, never}, {never, 2, 2}, {2, never, 2}, {1, 2, 1}, {2, 1, 1}, {-1, 2, 2}, {2, -1, 2}, {-1, -1, never},
 	} {
-		if got := queue.Sooner(tc.a, tc.b); got != tc.want {
-			t.Errorf("Sooner(%d, %d) = %d, want %d", tc.a, tc.b, got, tc.want)
+		if got := queue.MinRequeue(tc.a, tc.b); got != tc.want {
+			t.Errorf("MinRequeue(%d, %d) = %d, want %d", tc.a, tc.b, got, tc.want)
 		}
 	}
 }

@@ -32,45 +32,45 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 	if err != nil || !current {
 		return reconcile.Result{}, err
 	}
-	var again time.Duration
+	var requeueAfter time.Duration
 	if p.action == create {
-		if p, again, err = c.create(ctx, key, o); err != nil {
+		if p, requeueAfter, err = c.create(ctx, key, o); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	if p.resize != nil || p.image != nil {
-		if p, again, err = c.askInPlace(ctx, key, o, p); err != nil {
+		if p, requeueAfter, err = c.askInPlace(ctx, key, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	var labelErr error
 	if p.action == label {
 		delay := c.labeler.delay(o)
-		if again = max(again, delay); delay == 0 {
+		if requeueAfter = max(requeueAfter, delay); delay == 0 {
 			// Wrong metadata does not keep the status from being written.
 			labelErr = c.labeler.label(ctx, o)
 		}
 	}
-	var wait time.Duration
-	version, current, wait, err = c.writeStatus(ctx, key, o, version, &p)
+	var statusDelay time.Duration
+	version, current, statusDelay, err = c.writeStatus(ctx, key, o, version, &p)
 	if err = errors.Join(labelErr, err); err != nil || !current {
 		return reconcile.Result{}, err
 	}
 	if p.action == remove {
-		if again, err = c.remove(ctx, key, o, version, &p); err != nil {
+		if requeueAfter, err = c.remove(ctx, key, o, version, &p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: queue.Sooner(wait, c.lookAgain(key, o, &p, again))}, nil
+	return reconcile.Result{RequeueAfter: queue.MinRequeue(statusDelay, c.requeueAfter(key, o, &p, requeueAfter))}, nil
 }
 
-// lookAgain is after what time to look again, if what was done asks for again.
-func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan, again time.Duration) time.Duration {
+// requeueAfter is after what time to look again, if what was done asks for again.
+func (c *Controller) requeueAfter(key types.NamespacedName, o *observation, p *plan, requeueAfter time.Duration) time.Duration {
 	if o.pod == nil {
 		// Waiting for a pod of which there may be no event.
-		again = max(again, c.expectations.left(key), c.creates.left(key))
+		requeueAfter = max(requeueAfter, c.expectations.left(key), c.creates.left(key))
 	}
-	return queue.Sooner(p.again, again)
+	return queue.MinRequeue(p.requeueAfter, requeueAfter)
 }
 
 // writeStatus writes the status if it has changed, or returns how long the write must wait. A status

@@ -120,7 +120,7 @@ func (o *observation) blocked(p *plan) bool {
 		return false
 	}
 	o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPodNotOwned, mismatchMessage(o.pod))
-	p.again = foreignRecheck
+	p.requeueAfter = foreignRecheck
 	return true
 }
 
@@ -194,10 +194,10 @@ func (o *observation) noteFinished(p *plan) {
 	o.setCondition(p, v1alpha1.SandboxConditionFinished, metav1.ConditionTrue, reason, "")
 }
 
-// mayTake reports whether a sandbox may use a volume claim that has no controller. In
+// mayUsePVC reports whether a sandbox may use a volume claim that has no controller. In
 // agent-sandbox, labels say so.
-func mayTake(sandbox *v1alpha1.Sandbox, claim metav1.Object) bool {
-	labels := claim.GetLabels()
+func mayUsePVC(sandbox *v1alpha1.Sandbox, pvc metav1.Object) bool {
+	labels := pvc.GetLabels()
 	return !v1alpha1.OfAgentSandbox(sandbox) || labels[v1alpha1.AgentLabelAdoptable] == "true" ||
 		labels[v1alpha1.AgentLabelNameHash] == v1alpha1.NameHash(sandbox.Name)
 }

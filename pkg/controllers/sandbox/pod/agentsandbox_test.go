@@ -118,8 +118,8 @@ func TestStrangersPodKeepsFromSuspending(t *testing.T) {
 	stranger := newPod(foreign)
 	o := watch(stranger, true, inAgents, paused, phase(v1alpha1.SandboxPaused))
 	p := decide(o)
-	if p.action != leave || p.again == 0 {
-		t.Errorf("action %v, again after %v", p.action, p.again)
+	if p.action != leave || p.requeueAfter == 0 {
+		t.Errorf("action %v, again after %v", p.action, p.requeueAfter)
 	}
 	if c := seen(t, o, p, v1beta1.ConditionSuspended); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPodNotOwned {
 		t.Errorf("Suspended is %+v", c)
@@ -159,8 +159,8 @@ func TestKeptPastTheEnd(t *testing.T) {
 	} {
 		o := watch(pod, false, test.changes...)
 		p := decide(o)
-		if expired := p.action == remove; expired != test.expired || (p.again > 0) != test.again {
-			t.Errorf("%s: action %v, again after %v", name, p.action, p.again)
+		if expired := p.action == remove; expired != test.expired || (p.requeueAfter > 0) != test.again {
+			t.Errorf("%s: action %v, again after %v", name, p.action, p.requeueAfter)
 		}
 		if test.expired {
 			if c := seen(t, o, p, v1beta1.ConditionReady); c.Reason != v1alpha1.ReasonSandboxExpired {
@@ -212,7 +212,7 @@ func TestMayTake(t *testing.T) {
 		"of its name":    {newSandbox(inAgents), map[string]string{v1alpha1.AgentLabelNameHash: v1alpha1.NameHash("box")}, true},
 		"of another one": {newSandbox(inAgents), map[string]string{v1alpha1.AgentLabelNameHash: v1alpha1.NameHash("bax")}, false},
 	} {
-		if got := mayTake(test.sandbox, &metav1.ObjectMeta{Labels: test.labels}); got != test.want {
+		if got := mayUsePVC(test.sandbox, &metav1.ObjectMeta{Labels: test.labels}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -78,7 +78,7 @@ func New(o Options) *Controller {
 		writer:   &writer{client: o.Client, recorder: recorder, superseded: memory.superseded, statusPacer: memory.statusPacer},
 		labeler: &labeler{
 			client: o.Client, clock: o.Clock, recorder: recorder,
-			resolver: resolver, bursts: quietperiod.New(o.QuietPeriod),
+			resolver: resolver, claimActivity: quietperiod.New(o.QuietPeriod),
 		},
 		resolver: resolver,
 		memory:   memory,

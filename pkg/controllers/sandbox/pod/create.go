@@ -75,7 +75,7 @@ type creator struct {
 func (c *creator) createAll(
 	ctx context.Context, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension, revision string,
 ) (types.UID, error) {
-	claims, err := podtemplate.VolumeClaims(sandbox)
+	pvcs, err := podtemplate.VolumeClaims(sandbox)
 	if err != nil {
 		return "", unusable(err)
 	}
@@ -83,8 +83,8 @@ func (c *creator) createAll(
 	if err != nil {
 		return "", unusable(err)
 	}
-	for _, claim := range claims {
-		if err := c.createClaim(ctx, sandbox, claim); err != nil {
+	for _, pvc := range pvcs {
+		if err := c.createPVC(ctx, sandbox, pvc); err != nil {
 			return "", err
 		}
 	}
@@ -95,32 +95,32 @@ func (c *creator) createAll(
 	return pod.GetUID(), err
 }
 
-// createClaim creates a volume claim, unless it is there: from before a pause, or created
+// createPVC creates a volume claim, unless it is there: from before a pause, or created
 // by a user who wants the sandbox to have that very volume. A quota that is used up
 // refuses the create of a claim that is there already, too.
-func (c *creator) createClaim(ctx context.Context, sandbox *v1alpha1.Sandbox, claim *unstructured.Unstructured) error {
-	err := c.client.Create(ctx, claim, fieldOwner)
+func (c *creator) createPVC(ctx context.Context, sandbox *v1alpha1.Sandbox, pvc *unstructured.Unstructured) error {
+	err := c.client.Create(ctx, pvc, fieldOwner)
 	if !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
 		return err
 	}
 	existing := &corev1.PersistentVolumeClaim{}
-	switch getErr := c.reader.Get(ctx, client.ObjectKeyFromObject(claim), existing); {
+	switch getErr := c.reader.Get(ctx, client.ObjectKeyFromObject(pvc), existing); {
 	case apierrors.IsNotFound(getErr):
 		return err // a conflict, if it came and went, is tried again
 	case getErr != nil:
-		return fmt.Errorf("getting PersistentVolumeClaim %s/%s: %w", claim.GetNamespace(), claim.GetName(), getErr)
+		return fmt.Errorf("getting PersistentVolumeClaim %s/%s: %w", pvc.GetNamespace(), pvc.GetName(), getErr)
 	}
 	owner := metav1.GetControllerOfNoCopy(existing)
 	switch {
 	case owner != nil && owner.UID != sandbox.UID:
 		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: its controller is %s %s (%s)",
-			existing.Namespace, existing.Name, errClaimTaken, owner.Kind, owner.Name, owner.UID)
-	case owner == nil && !mayTake(sandbox, existing):
+			existing.Namespace, existing.Name, errPVCTaken, owner.Kind, owner.Name, owner.UID)
+	case owner == nil && !mayUsePVC(sandbox, existing):
 		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: it has no controller, and neither label %s=%s nor %s=true",
-			existing.Namespace, existing.Name, errClaimTaken,
+			existing.Namespace, existing.Name, errPVCTaken,
 			v1alpha1.AgentLabelNameHash, v1alpha1.NameHash(sandbox.Name), v1alpha1.AgentLabelAdoptable)
 	case existing.DeletionTimestamp != nil:
-		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: it is being deleted", existing.Namespace, existing.Name, errClaimTaken)
+		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: it is being deleted", existing.Namespace, existing.Name, errPVCTaken)
 	}
 	return nil
 }

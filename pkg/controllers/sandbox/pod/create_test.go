@@ -31,7 +31,7 @@ func TestIsRefusal(t *testing.T) {
 		"a webhook is down":  {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
 		"too large":          {apierrors.NewRequestEntityTooLargeError("x"), true},
 		"unusable template":  {unusable(errors.New("x")), true},
-		"claim of another":   {fmt.Errorf("claim %w", errClaimTaken), true},
+		"claim of another":   {fmt.Errorf("claim %w", errPVCTaken), true},
 		"wrapped":            {fmt.Errorf("creating: %w", apierrors.NewBadRequest("x")), true},
 		"not who we were":    {apierrors.NewUnauthorized("x"), false},
 		"overloaded":         {apierrors.NewTooManyRequests("x", 1), false},

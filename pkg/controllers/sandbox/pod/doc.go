@@ -7,16 +7,16 @@
 // Pod, resuming creates a new one. plan.go decides what to do, from values alone; the
 // rest carries it out.
 //
-// A reconcile writes the sandbox at most once and its status at most once (twice
-// where the deletion of a pod is refused), all only as the version that the plan was
+// A reconcile patches the metadata of the sandbox at most once and its status at most once
+// (twice where the deletion of a pod is refused), all only as the version that the plan was
 // made for: the server refuses a plan made from an old cache, and it is made again. No
-// plan is made from a version that is older than the controller's own last write. That a
-// pod is gone is believed the server alone where it has consequences, because a sandbox
-// that failed stays failed.
+// plan is made from a version that is older than the controller's own last write. Where it
+// has consequences that a pod is gone, only the server is trusted when it says so, because
+// the cache may be late and a sandbox that failed stays failed.
 //
-// A sandbox costs one create of a pod and two writes of its status (Pending with
-// the revision, then Running), a claimed one a patch of the pod's metadata: where that
-// only names the claim, after a burst of claims (label.go).
+// A sandbox costs one create of a pod and two writes of its status (Ready False when the
+// controller picks it up, then Running), a claimed one a patch of the pod's metadata: where that
+// only names the claim, when claims on the set pause (label.go).
 //
 // A sandbox that a claim left to be changed in place gets other resources through the
 // pod's subresource resize, and another image by a patch of the pod, at once (resize.go).

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// errClaimTaken means that a volume claim of the sandbox's name is not for it.
-var errClaimTaken = errors.New("cannot be used")
+// errPVCTaken means that a volume claim of the sandbox's name is not for it.
+var errPVCTaken = errors.New("cannot be used")
 
 // templateError means that a sandbox waits for its template, or for its runtimes. A
 // change of a template or of the ConfigMap ends that, and queues the sandbox.
@@ -55,7 +55,7 @@ func isTry(err error) bool { return err == nil || isPodExists(err) || isRefusal(
 // quota, a policy, an admission webhook that fails. Errors that are about the moment, or
 // about this client, are not.
 func isRefusal(err error) bool {
-	if _, ok := errors.AsType[unusableError](err); ok || errors.Is(err, errClaimTaken) {
+	if _, ok := errors.AsType[unusableError](err); ok || errors.Is(err, errPVCTaken) {
 		return true
 	}
 	var status apierrors.APIStatus

@@ -27,11 +27,11 @@ const labelDelay = time.Second
 
 // labeler gives the pods of claimed sandboxes the metadata that came with the claim.
 type labeler struct {
-	client   client.Client
-	clock    clock.PassiveClock
-	recorder *report.Recorder
-	resolver *resolver
-	bursts   *quietperiod.Tracker
+	client        client.Client
+	clock         clock.PassiveClock
+	recorder      *report.Recorder
+	resolver      *resolver
+	claimActivity *quietperiod.Tracker
 }
 
 // noteClaim records when a claim took a sandbox out of its pool.
@@ -42,12 +42,12 @@ func (l *labeler) noteClaim(before, after client.Object) {
 		return
 	}
 	if pool := v1alpha1.PoolOf(was); pool != nil {
-		l.bursts.Claimed(types.NamespacedName{Namespace: was.Namespace, Name: pool.Name}, l.clock.Now())
+		l.claimActivity.Claimed(types.NamespacedName{Namespace: was.Namespace, Name: pool.Name}, l.clock.Now())
 	}
 }
 
 // delay returns how long the metadata of a pod can wait; 0 is not at all. The label with
-// the claim of the pod comes after a burst of claims. What the claim asks for does not
+// the claim of the pod comes when claims on the set pause. What the claim asks for does not
 // wait: a NetworkPolicy may select by it. With a claim of agent-sandbox it waits for a
 // second at most: until then routers take the pod for an unused one.
 func (l *labeler) delay(o *observation) time.Duration {
@@ -55,7 +55,7 @@ func (l *labeler) delay(o *observation) time.Duration {
 		return 0
 	}
 	pool := types.NamespacedName{Namespace: o.sandbox.Namespace, Name: o.sandbox.Labels[v1alpha1.LabelSandboxPool]}
-	if l.bursts.Wait(pool, o.now) == 0 || v1alpha1.OfAgentSandbox(o.sandbox) && claimedFor(o) >= labelDelay {
+	if l.claimActivity.Wait(pool, o.now) == 0 || v1alpha1.OfAgentSandbox(o.sandbox) && claimedFor(o) >= labelDelay {
 		return 0
 	}
 	return labelDelay

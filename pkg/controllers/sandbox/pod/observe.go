@@ -117,11 +117,11 @@ func (c *Controller) observe(ctx context.Context, key types.NamespacedName, sand
 		return nil, reconcile.TerminalError(err)
 	}
 	o := &observation{
-		sandbox:  sandbox,
-		revision: revision,
-		expected: c.expectations.left(key) > 0,
-		held:     c.creates.left(key) > 0,
-		now:      c.clock.Now(),
+		sandbox:     sandbox,
+		revision:    revision,
+		expected:    c.expectations.left(key) > 0,
+		isInBackoff: c.creates.left(key) > 0,
+		now:         c.clock.Now(),
 	}
 	o.pod, err = getPod(ctx, c.client, key, client.UnsafeDisableDeepCopy)
 	return o, err

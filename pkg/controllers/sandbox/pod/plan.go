@@ -19,7 +19,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// observation is what is known when a plan is made. Nothing in it is changed.
+// observation is what is known when a plan is made. decide changes nothing in it; ask, inspect,
+// resize and changeImage update it and decide again.
 type observation struct {
 	sandbox *v1alpha1.Sandbox
 	// revision is the hash of the sandbox's template.
@@ -30,8 +31,8 @@ type observation struct {
 	sure bool
 	// expected: a pod was created that the cache does not show yet.
 	expected bool
-	// held: a new pod must wait, because the last try failed.
-	held bool
+	// isInBackoff: a new pod must wait, because the last try failed.
+	isInBackoff bool
 	// inplace is what is known for an update in place, nil before inspect.
 	inplace *wholePod
 	now     time.Time
@@ -69,8 +70,8 @@ type plan struct {
 	// resize is the patch that asks for other resources, and image the one that asks for
 	// another image, beside the action.
 	resize, image []byte
-	// again is after what time to look again although nothing happens; 0 is not at all.
-	again time.Duration
+	// requeueAfter is after what time to look again although nothing happens; 0 is not at all.
+	requeueAfter time.Duration
 }
 
 // decide makes the plan for a sandbox:
@@ -91,7 +92,7 @@ func decide(o *observation) plan {
 	case o.sandbox.DeletionTimestamp != nil:
 		return plan{status: o.sandbox.Status}
 	case hasEnded(phase) && !o.goesOn():
-		p := plan{status: *o.sandbox.Status.DeepCopy(), again: o.untilExpiry()}
+		p := plan{status: *o.sandbox.Status.DeepCopy(), requeueAfter: o.untilExpiry()}
 		claims.Observe(&p.status, o.sandbox.Generation)
 		return p
 	}
@@ -128,7 +129,7 @@ func (o *observation) complete(p *plan) {
 	claims.Observe(&p.status, o.sandbox.Generation)
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	p.podName = o.podName(&p.status)
-	p.again = queue.Sooner(o.untilExpiry(), p.again)
+	p.requeueAfter = queue.MinRequeue(o.untilExpiry(), p.requeueAfter)
 }
 
 // pause deletes the pod.
@@ -168,9 +169,9 @@ func forgetPod(p *plan) {
 	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 }
 
-// takeUp records that the sandbox has been taken up, which sets wait for before they
-// make more.
-func (o *observation) takeUp(p *plan) {
+// markPickedUp records that the controller has picked the sandbox up, which sets wait for before
+// they make more.
+func (o *observation) markPickedUp(p *plan) {
 	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) == nil {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
@@ -179,7 +180,7 @@ func (o *observation) takeUp(p *plan) {
 // run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
 	starting := isStartPhase(p.status.Phase)
-	o.takeUp(p)
+	o.markPickedUp(p)
 	o.forgetLostPod(p)
 	switch {
 	case starting && o.pod == nil:
@@ -210,7 +211,7 @@ func isStartPhase(phase v1alpha1.SandboxPhase) bool {
 // start creates the pod, unless the cache is about to show one, or the last try was a
 // moment ago.
 func (o *observation) start(p *plan) {
-	if o.expected || o.held {
+	if o.expected || o.isInBackoff {
 		return
 	}
 	p.action = create
@@ -322,7 +323,7 @@ func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) 
 // refused returns the plan where the pod could not be created.
 func (o *observation) refused(err error) plan {
 	without := *o
-	without.held = true
+	without.isInBackoff = true
 	p := decide(&without)
 	if err != nil {
 		o.setReady(&p, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, err.Error())

@@ -194,7 +194,7 @@ func TestDecide(t *testing.T) {
 		"pending":               {sandbox: newSandbox(phase("Pending")), want: want{action: create, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
 		"its pod is on its way": {sandbox: newSandbox(phase("Pending")), given: observation{expected: true}, want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
 		"must wait": {
-			sandbox: newSandbox(phase("Pending"), held(ready("PodCreateFailed", "quota"))), given: observation{held: true},
+			sandbox: newSandbox(phase("Pending"), held(ready("PodCreateFailed", "quota"))), given: observation{isInBackoff: true},
 			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodCreateFailed", "quota")}},
 		},
 		"tries again": {

@@ -99,16 +99,16 @@ func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, p
 
 // askInPlace asks the API for what a sandbox is to be given in place: the resources, and
 // once these are answered for the image.
-func (c *Controller) askInPlace(ctx context.Context, key types.NamespacedName, o *observation, p plan) (after plan, again time.Duration, err error) {
+func (c *Controller) askInPlace(ctx context.Context, key types.NamespacedName, o *observation, p plan) (after plan, requeueAfter time.Duration, err error) {
 	if p.resize != nil {
-		if p, again, err = c.resize(ctx, key, o, p); err != nil {
+		if p, requeueAfter, err = c.resize(ctx, key, o, p); err != nil {
 			return plan{}, 0, err
 		}
 	}
 	if p.image != nil {
 		return c.changeImage(ctx, key, o, p)
 	}
-	return p, again, nil
+	return p, requeueAfter, nil
 }
 
 // resize asks the API for the resources and returns the plan as it is then, and

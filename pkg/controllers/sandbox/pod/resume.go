@@ -52,7 +52,7 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 		claims.EndSetupAgain(&p.status, claims.SetupOverdue(), o.now)
 		return false
 	}
-	p.again = left
+	p.requeueAfter = left
 	o.address(p)
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, settingUpMessage)
 	return true
@@ -78,7 +78,7 @@ func (o *observation) awaitsRestartedRuntime(p *plan) bool {
 		claims.EndSetupAgain(&p.status, claims.SetupOverdue(), o.now)
 		return false
 	}
-	p.again = left
+	p.requeueAfter = left
 	status, reason, message := readinessOf(o.pod)
 	if status == metav1.ConditionTrue {
 		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonRuntimeRestarted, restartedMessage

@@ -44,10 +44,10 @@ func (s *runtimeSource) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// warm is a cache that also runs in managers that are not the leader.
-type warm struct{ cache.Cache }
+// nonLeaderCache is a cache that also runs in managers that are not the leader.
+type nonLeaderCache struct{ cache.Cache }
 
-func (warm) NeedLeaderElection() bool { return false }
+func (nonLeaderCache) NeedLeaderElection() bool { return false }
 
 // watch lets the injector read from a cache of the one ConfigMap.
 func (i *injector) watch(ctx context.Context, mgr ctrl.Manager, sandboxes client.Reader) (source.Source, error) {
@@ -69,7 +69,7 @@ func (i *injector) watch(ctx context.Context, mgr ctrl.Manager, sandboxes client
 	if err != nil {
 		return nil, fmt.Errorf("watching ConfigMap %s: %w", i.key, err)
 	}
-	if err := mgr.Add(warm{own}); err != nil {
+	if err := mgr.Add(nonLeaderCache{own}); err != nil {
 		return nil, fmt.Errorf("adding the cache of ConfigMap %s: %w", i.key, err)
 	}
 	i.reader, i.synced = own, informer.HasSynced

@@ -151,7 +151,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	told, err := c.tell(ctx, sandbox)
-	result.RequeueAfter = queue.Sooner(result.RequeueAfter, told.RequeueAfter)
+	result.RequeueAfter = queue.MinRequeue(result.RequeueAfter, told.RequeueAfter)
 	return result, err
 }
 

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// maxTrouble is how many bytes the message of the condition Available may have.
+	// maxStartFailureMessage is how many bytes the message of the condition Available may have.
 	// Claims quote it.
-	maxTrouble = 512
+	maxStartFailureMessage = 512
 	// tellInterval is the least time between two writes of a status in which nothing
 	// but the text of Available differs: schedulers and kubelets reword theirs often.
 	tellInterval = 10 * time.Second
-	// troubleEventInterval is after what time an event tells again of the same trouble.
+	// troubleEventInterval is after what time an event reports the same failure again.
 	troubleEventInterval = 15 * time.Minute
 )
 
-// trouble is why sandboxes of a pool cannot start, or cannot be made.
-type trouble struct {
+// startFailure is why sandboxes of a pool cannot start, or cannot be made.
+type startFailure struct {
 	// reason and message are the first cause.
 	reason, message string
 	// sandboxes is how many cannot start; 0 means that they cannot even be made.
@@ -40,7 +40,7 @@ type trouble struct {
 }
 
 // cause returns the first cause.
-func (t *trouble) cause() string {
+func (t *startFailure) cause() string {
 	switch {
 	case t.message == "":
 		return t.reason
@@ -51,7 +51,7 @@ func (t *trouble) cause() string {
 }
 
 // text is what the condition of a set of a name says.
-func (t *trouble) text(set string) string {
+func (t *startFailure) text(set string) string {
 	var text string
 	switch t.sandboxes {
 	case 0:
@@ -61,7 +61,7 @@ func (t *trouble) text(set string) string {
 	default:
 		text = fmt.Sprintf("%d sandboxes of SandboxSet %s cannot start: %s", t.sandboxes, set, t.cause())
 	}
-	return report.Truncate(text, maxTrouble)
+	return report.Truncate(text, maxStartFailureMessage)
 }
 
 // whyNotAvailable returns why a sandbox that is neither available nor deleted cannot start.
@@ -93,11 +93,11 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 	return ready.Reason, ready.Message, ready.Message != ""
 }
 
-// failedOf are those of the current revision among the garbage of a pool that failed.
+// failedOf are the failed ones among the sandboxes of the current revision that have ended.
 // They are deleted in the reconcile that finds them.
 func (o *observation) failedOf(c *poolCounts) []*v1alpha1.Sandbox {
 	var failed []*v1alpha1.Sandbox
-	for _, sandbox := range c.garbage {
+	for _, sandbox := range c.ended {
 		if sandbox.Status.Phase == v1alpha1.SandboxFailed && revisionOf(sandbox) == o.revision {
 			failed = append(failed, sandbox)
 		}
@@ -105,12 +105,12 @@ func (o *observation) failedOf(c *poolCounts) []*v1alpha1.Sandbox {
 	return failed
 }
 
-// findTrouble returns why sandboxes cannot start: the cause of the oldest of those that
+// findStartFailure returns why sandboxes cannot start: the cause of the oldest of those that
 // are starting or have just failed, or else why none can be made. nil is that nothing
 // is known to be in their way.
-func (o *observation) findTrouble(c *poolCounts) *trouble {
+func (o *observation) findStartFailure(c *poolCounts) *startFailure {
 	var first *v1alpha1.Sandbox
-	found := &trouble{}
+	found := &startFailure{}
 	failed := o.failed
 	if c.updatedAvailable > 0 {
 		failed = nil // others do start; this one may have been lost later
@@ -130,10 +130,10 @@ func (o *observation) findTrouble(c *poolCounts) *trouble {
 	switch {
 	case first != nil:
 		return found
-	case o.refusal != "":
-		return &trouble{message: o.refusal}
-	case o.unresolved != nil && !o.canCreate() && c.unused() < o.desired():
-		return &trouble{reason: o.unresolved.reason, message: o.unresolved.message}
+	case o.createError != "":
+		return &startFailure{message: o.createError}
+	case o.templateProblem != nil && !o.canCreate() && c.unused() < o.desired():
+		return &startFailure{reason: o.templateProblem.reason, message: o.templateProblem.message}
 	}
 	return nil
 }
@@ -141,13 +141,13 @@ func (o *observation) findTrouble(c *poolCounts) *trouble {
 // setAvailable sets whether the pool has something to claim, and what is in its way.
 // While sandboxes of a revision fail, and are made anew at growing intervals, what was
 // reported of the last ones stays: those that start now prove nothing yet.
-func (o *observation) setAvailable(status *v1alpha1.SandboxSetStatus, c *poolCounts, t *trouble) {
+func (o *observation) setAvailable(status *v1alpha1.SandboxSetStatus, c *poolCounts, t *startFailure) {
 	const kind = v1alpha1.SetConditionAvailable
 	text := ""
 	if t != nil {
 		text = t.text(o.set.Name)
 	} else if o.failing && c.updatedAvailable == 0 {
-		text = o.toldTrouble()
+		text = o.reportedStartFailure()
 	}
 	switch {
 	case len(c.available) > 0:
@@ -162,8 +162,8 @@ func (o *observation) setAvailable(status *v1alpha1.SandboxSetStatus, c *poolCou
 	}
 }
 
-// toldTrouble is what Available says of the revision until now.
-func (o *observation) toldTrouble() string {
+// reportedStartFailure is what Available says of the revision until now.
+func (o *observation) reportedStartFailure() string {
 	before := meta.FindStatusCondition(o.set.Status.Conditions, v1alpha1.SetConditionAvailable)
 	if before == nil || before.Reason == v1alpha1.ReasonSandboxesStarting || before.Message == "" ||
 		o.set.Status.UpdateRevision != o.revision {
@@ -186,9 +186,9 @@ func (o *observation) setRolledOut(status *v1alpha1.SandboxSetStatus, c *poolCou
 		message += fmt.Sprintf(", %d are of an older one", older)
 	}
 	switch {
-	case o.unresolved != nil:
+	case o.templateProblem != nil:
 		o.setCondition(status, kind, metav1.ConditionFalse, v1alpha1.ReasonRollingOut, report.Truncate(
-			fmt.Sprintf("The template cannot be used: %s: %s", o.unresolved.reason, o.unresolved.message), maxTrouble))
+			fmt.Sprintf("The template cannot be used: %s: %s", o.templateProblem.reason, o.templateProblem.message), maxStartFailureMessage))
 	case stays, o.templateErr == nil && older == 0 && c.updatedAvailable >= o.replicas():
 		o.setCondition(status, kind, metav1.ConditionTrue, v1alpha1.ReasonRolledOut, "")
 	case o.templateErr != nil:
@@ -199,10 +199,10 @@ func (o *observation) setRolledOut(status *v1alpha1.SandboxSetStatus, c *poolCou
 	}
 }
 
-// refusalOf returns the server's answer to the create of a sandbox, if it is one that may
+// createErrorMessage returns the server's answer to the create of a sandbox, if it is one that may
 // stay (a quota, a policy, a webhook, a write limit) and no failure of the moment, and "" otherwise.
 // The name of the sandbox is left out: it is another one each time.
-func refusalOf(err error, name string) string {
+func createErrorMessage(err error, name string) string {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
 		return ""
@@ -211,7 +211,7 @@ func refusalOf(err error, name string) string {
 	switch status.Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotAcceptable,
 		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError:
-		return report.Truncate(strings.ReplaceAll(status.Message, fmt.Sprintf(" %q", name), ""), maxTrouble)
+		return report.Truncate(strings.ReplaceAll(status.Message, fmt.Sprintf(" %q", name), ""), maxStartFailureMessage)
 	}
 	return ""
 }
@@ -255,9 +255,9 @@ func (m *conditionThrottle) spaced(before, status *v1alpha1.SandboxSetStatus, no
 	return same, wait
 }
 
-// eventDue reports whether an event has to report trouble: when it begins, when its
+// eventDue reports whether an event has to report a failure: when it begins, when its
 // reason changes, and again after a long time.
-func (m *conditionThrottle) eventDue(t *trouble, now time.Time) bool {
+func (m *conditionThrottle) eventDue(t *startFailure, now time.Time) bool {
 	if t == nil || t.sandboxes == 0 {
 		return false // events of their own report what cannot be made
 	}

@@ -117,7 +117,7 @@ func TestAvailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := makeSet(tc.replicas)
-			o := &observation{set: set, targetRevision: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch, refusal: tc.refusal, failing: tc.failing}
+			o := &observation{set: set, targetRevision: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch, createError: tc.refusal, failing: tc.failing}
 			if tc.before != "" {
 				set.Status.UpdateRevision = current
 				set.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSandboxesCannotStart, Message: tc.before}}
@@ -163,7 +163,7 @@ func TestRolledOut(t *testing.T) {
 			}
 			o := &observation{set: set, targetRevision: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch}
 			if tc.unresolved {
-				o.unresolved = &problem{v1alpha1.ReasonTemplateNotFound, "gone"}
+				o.templateProblem = &problem{v1alpha1.ReasonTemplateNotFound, "gone"}
 			}
 			if got := o.told(v1alpha1.SetConditionRolledOut); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
@@ -252,7 +252,7 @@ func TestTroubleEventDue(t *testing.T) {
 		{troubleEventInterval, "StartContainerFailed", 1, false},
 		{troubleEventInterval + 2*time.Second, "StartContainerFailed", 1, true},
 	} {
-		if got := m.eventDue(&trouble{reason: step.reason, sandboxes: step.n}, epoch.Add(step.after)); got != step.want {
+		if got := m.eventDue(&startFailure{reason: step.reason, sandboxes: step.n}, epoch.Add(step.after)); got != step.want {
 			t.Errorf("step %d: %t", i, got)
 		}
 	}
@@ -268,11 +268,11 @@ func TestRefusalOf(t *testing.T) {
 		"etcd is nearly full": apierrors.NewTooManyRequests("etcd is nearly full", 1),
 		"":                    apierrors.NewTimeoutError("later", 1),
 	} {
-		if got := refusalOf(err, "pool-x"); got != want {
+		if got := createErrorMessage(err, "pool-x"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := refusalOf(errors.New("connection refused"), "x"); got != "" {
+	if got := createErrorMessage(errors.New("connection refused"), "x"); got != "" {
 		t.Errorf("%q of no answer", got)
 	}
 }

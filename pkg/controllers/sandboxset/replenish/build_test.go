@@ -26,7 +26,7 @@ var epoch = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 // targetOf is a revision that sandboxes can be made of.
 func targetOf(revision string) targetRevision {
 	set := makeSet(0)
-	return targetRevision{revision: revision, current: "pool-" + revision, from: set, resolved: podtemplate.Inline(set.Spec.Template)}
+	return targetRevision{revision: revision, currentRevision: "pool-" + revision, setAtRevision: set, resolved: podtemplate.Inline(set.Spec.Template)}
 }
 
 // builder makes a sandbox of the set "pool"; each method changes it.

@@ -33,10 +33,10 @@ type caches struct {
 	// setUsers and sandboxUsers find what refers to a template, straight or through
 	// other templates.
 	setUsers, sandboxUsers templateUsers
-	// surging finds the sets with a burst that are of a name or refer to the
+	// burstSets finds the sets with a burst that are of a name or refer to the
 	// SandboxTemplate of that name.
-	surging interface {
-		Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error)
+	burstSets interface {
+		ByName(namespace, name string) ([]*v1alpha1.SandboxSet, error)
 	}
 	// nodes finds the sandboxes of pools on a node.
 	nodes interface {
@@ -50,8 +50,8 @@ func (c *caches) pooled(set *v1alpha1.SandboxSet) ([]*v1alpha1.Sandbox, error) {
 	return controlled(c.sandboxes.ControlledBy, "SandboxSet", set)
 }
 
-// heldFor returns the sandboxes that a claim holds.
-func (c *caches) heldFor(claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
+// boundTo returns the sandboxes that are bound to a claim.
+func (c *caches) boundTo(claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
 	return controlled(c.sandboxes.ControlledBy, "SandboxClaim", claim)
 }
 
@@ -84,19 +84,19 @@ func (c *caches) isUsed(template *v1alpha1.SandboxTemplate) (bool, error) {
 	return false, nil
 }
 
-const surgingIndex = "sandlot.io/growing"
+const burstIndex = "sandlot.io/burst-names"
 
-// surgingSets is an index of the sets with a burst in a manager's cache.
-type surgingSets struct{ sets toolscache.Indexer }
+// burstSets is an index of the sets with a burst in a manager's cache.
+type burstSets struct{ sets toolscache.Indexer }
 
-// indexSurgingSets adds the index to a cache. Call it before the cache starts.
-func indexSurgingSets(ctx context.Context, c cache.Cache) (surgingSets, error) {
-	sets, err := index.Add(ctx, c, &v1alpha1.SandboxSet{}, surgingIndex, surgingKeys)
-	return surgingSets{sets}, err
+// indexBurstSets adds the index to a cache. Call it before the cache starts.
+func indexBurstSets(ctx context.Context, c cache.Cache) (burstSets, error) {
+	sets, err := index.Add(ctx, c, &v1alpha1.SandboxSet{}, burstIndex, burstKeys)
+	return burstSets{sets}, err
 }
 
-// surgingKeys is what claims may ask for that a set with a burst may serve.
-func surgingKeys(object any) ([]string, error) {
+// burstKeys is what claims may ask for that a set with a burst may serve.
+func burstKeys(object any) ([]string, error) {
 	set, ok := object.(*v1alpha1.SandboxSet)
 	if !ok {
 		return nil, fmt.Errorf("indexing sets with a burst: got a %T", object)
@@ -121,9 +121,9 @@ func namesAskedFor(set *v1alpha1.SandboxSet) []string {
 	return names
 }
 
-// Surging returns the sets with a burst whose sandboxes claims may ask for by a name.
-func (s surgingSets) Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
-	found, err := s.sets.ByIndex(surgingIndex, namespace+"/"+name)
+// ByName returns the sets with a burst whose sandboxes claims may ask for by a name.
+func (s burstSets) ByName(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
+	found, err := s.sets.ByIndex(burstIndex, namespace+"/"+name)
 	if err != nil {
 		return nil, fmt.Errorf("looking up sets with a burst: %w", err)
 	}

@@ -94,7 +94,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	surging, err := indexSurgingSets(ctx, mgr.GetCache())
+	withBurst, err := indexBurstSets(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	*c.caches = caches{
 		sandboxes: sandboxes, templates: revisionTemplates,
-		setUsers: setUsers, sandboxUsers: sandboxUsers, surging: surging,
+		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
 		nodes: onNodes,
 	}
 	if c.options.Events {

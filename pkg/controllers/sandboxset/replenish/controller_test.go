@@ -139,10 +139,10 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	again(f.c.options.QuietPeriod)
-	f.wantPooled(maxUnobserved)
+	f.wantPooled(maxNotPickedUp)
 	again(expectationTTL + time.Second) // the cache shows none of them
 	f.sync()
-	pooled := f.wantPooled(maxUnobserved)
+	pooled := f.wantPooled(maxNotPickedUp)
 	oldest := slices.MinFunc(pooled, byAge)
 	// until some are looked at, or the oldest is Pending for too long
 	again(oldest.CreationTimestamp.Add(minPendingTimeout).Sub(f.clock.Now()))
@@ -155,9 +155,9 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	f.sync()
-	f.state(func(s *setState) { s.burst.counted(0, 0, time.Minute) }) // counts are dear, and changes gathered
+	f.state(func(s *setState) { s.claimRate.counted(0, 0, time.Minute) }) // counts are dear, and changes gathered
 	again(f.c.options.QuietPeriod)
-	f.wantPooled(maxUnobserved + 100)
+	f.wantPooled(maxNotPickedUp + 100)
 	f.sync()
 	f.start(f.pooled()...)
 	f.sync()
@@ -370,7 +370,7 @@ func testRollingUpdate(t *testing.T, f *fixture) {
 		f.sync()
 		available := 0
 		for _, sandbox := range f.pooled() {
-			if useOf(sandbox, f.clock.Now()) == useAvailable {
+			if stateInPool(sandbox, f.clock.Now()) == stateAvailable {
 				available++
 			}
 		}

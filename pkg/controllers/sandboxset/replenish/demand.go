@@ -136,30 +136,30 @@ type claimDemand struct {
 
 // askingFor returns what claims wait for that ask for one of these names in a namespace and for
 // which served returns true, and after what time that may change without an event; 0 is never.
-// It stops once they wait for most sandboxes, and more reports that: it holds the lock that the
-// events of all claims need.
+// It stops once they wait for limit sandboxes, and hasMore reports that: it holds the lock that
+// the events of all claims need.
 func (w *waitingClaims) askingFor(
-	namespace string, names []string, served func(*v1alpha1.SandboxClaim) bool, most int, now time.Time,
-) (all []claimDemand, again time.Duration, more bool) {
+	namespace string, names []string, served func(*v1alpha1.SandboxClaim) bool, limit int, now time.Time,
+) (all []claimDemand, requeueAfter time.Duration, hasMore bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	total := 0
 	for _, name := range names {
-		for _, of := range w.byAsked[types.NamespacedName{Namespace: namespace, Name: name}] {
-			if total >= most {
-				return all, again, true
+		for _, waiting := range w.byAsked[types.NamespacedName{Namespace: namespace, Name: name}] {
+			if total >= limit {
+				return all, requeueAfter, true
 			}
-			of.taken = slices.DeleteFunc(of.taken, func(t takenSandbox) bool { return !now.Before(t.until) })
-			if len(of.taken) > 0 {
-				again = queue.Sooner(again, of.taken[0].until.Sub(now))
+			waiting.taken = slices.DeleteFunc(waiting.taken, func(t takenSandbox) bool { return !now.Before(t.until) })
+			if len(waiting.taken) > 0 {
+				requeueAfter = queue.MinRequeue(requeueAfter, waiting.taken[0].until.Sub(now))
 			}
-			if n := claims.Waiting(of.SandboxClaim) - len(of.taken); n > 0 && served(of.SandboxClaim) {
-				all = append(all, claimDemand{of.SandboxClaim, n})
+			if n := claims.Waiting(waiting.SandboxClaim) - len(waiting.taken); n > 0 && served(waiting.SandboxClaim) {
+				all = append(all, claimDemand{waiting.SandboxClaim, n})
 				total += n
 			}
 		}
 	}
-	return all, again, false
+	return all, requeueAfter, false
 }
 
 // askedFor is the set or the template that a claim asks for.
@@ -175,46 +175,46 @@ func newer(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// surge is how far a pool may differ from its replicas because claims wait.
-type surge struct {
-	// wanted is how many more to create, spared how many more to leave alone, which is
+// burst is how far a pool may differ from its replicas because claims wait.
+type burst struct {
+	// wanted is how many more to create, kept how many more to leave alone, which is
 	// never fewer.
-	wanted, spared int
-	// surplusAfter is after what time those beyond wanted are surplus; 0 where there
+	wanted, kept int
+	// requeueAfter is after what time those beyond wanted are surplus; 0 where there
 	// are none.
-	surplusAfter time.Duration
+	requeueAfter time.Duration
 }
 
-// surgeMemory remembers what was created beyond replicas, so that it is not deleted the
+// burstMemory remembers what was created beyond replicas, so that it is not deleted the
 // moment the claims that it was created for are served otherwise or give up: others
 // mostly follow, and to create it again takes seconds. What no claim has waited for or
 // taken for quietperiod.MaxWait is surplus like any other. A change of the set's spec ends
 // that at once: a user who shrinks a pool means it.
-type surgeMemory struct {
+type burstMemory struct {
 	generation int64
-	// most is how many were wanted when all of them still were, and until when those
+	// peak is how many were wanted when all of them still were, and until when those
 	// are left alone that are not; zero while all are.
-	most  int
+	peak  int
 	until time.Time
 }
 
 // next takes in how many sandboxes claims wait for.
-func (m *surgeMemory) next(generation int64, wanted int, now time.Time) surge {
+func (m *burstMemory) next(generation int64, wanted int, now time.Time) burst {
 	switch {
-	case m.generation != generation, wanted >= m.most, !m.until.IsZero() && !now.Before(m.until):
-		*m = surgeMemory{generation: generation, most: wanted}
+	case m.generation != generation, wanted >= m.peak, !m.until.IsZero() && !now.Before(m.until):
+		*m = burstMemory{generation: generation, peak: wanted}
 	case m.until.IsZero():
 		m.until = now.Add(quietperiod.MaxWait)
 	}
-	s := surge{wanted: wanted, spared: m.most}
+	b := burst{wanted: wanted, kept: m.peak}
 	if !m.until.IsZero() {
-		s.surplusAfter = m.until.Sub(now)
+		b.requeueAfter = m.until.Sub(now)
 	}
-	return s
+	return b
 }
 
 // took notes that a claim took a sandbox out of the pool.
-func (m *surgeMemory) took(now time.Time) {
+func (m *burstMemory) took(now time.Time) {
 	if !m.until.IsZero() {
 		m.until = now.Add(quietperiod.MaxWait)
 	}
@@ -227,13 +227,13 @@ type demand struct {
 	claims *waitingClaims
 }
 
-// of is how many sandboxes of a set claims wait for, as far as its burst goes, and
+// forSet is how many sandboxes of a set claims wait for, as far as its burst goes, and
 // after what time that may be different without an event; 0 is never.
 // A claim that several sets may serve counts for each of them: it cannot be known
 // which of them will have a sandbox first, or at all.
-func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (int, time.Duration, error) {
-	limit := claims.Burst(set)
-	if limit == 0 {
+func (d *demand) forSet(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (int, time.Duration, error) {
+	burst := claims.Burst(set)
+	if burst == 0 {
 		return 0, 0, nil
 	}
 	names, namedExists := namesAskedFor(set), true
@@ -244,14 +244,14 @@ func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time
 		}
 	}
 	served := func(claim *v1alpha1.SandboxClaim) bool { return claims.Serves(set, claim, namedExists) }
-	for most := limit; ; most *= 2 {
-		all, again, more := d.claims.askingFor(set.Namespace, names, served, most, now)
+	for limit := burst; ; limit *= 2 {
+		all, requeueAfter, hasMore := d.claims.askingFor(set.Namespace, names, served, limit, now)
 		total, err := d.total(all, now)
 		if err != nil {
 			return 0, 0, err
 		}
-		if !more || total >= limit {
-			return min(total, limit), again, nil // however many more wait
+		if !hasMore || total >= burst {
+			return min(total, burst), requeueAfter, nil // however many more wait
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (d *demand) total(all []claimDemand, now time.Time) (int, error) {
 // startingFor is how many sandboxes a claim holds that do not count yet: it does not
 // wait for others in their place.
 func (d *demand) startingFor(claim *v1alpha1.SandboxClaim, now time.Time) (int, error) {
-	sandboxes, err := d.caches.heldFor(claim)
+	sandboxes, err := d.caches.boundTo(claim)
 	if err != nil {
 		return 0, err
 	}

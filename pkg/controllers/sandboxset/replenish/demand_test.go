@@ -131,11 +131,11 @@ func TestAskingForLooksAtFew(t *testing.T) {
 }
 
 func TestSurgeMemory(t *testing.T) {
-	var m surgeMemory
+	var m burstMemory
 	next := func(after time.Duration, generation int64, wanted, spared int, over time.Duration) {
 		t.Helper()
 		got := m.next(generation, wanted, epoch.Add(after))
-		if want := (surge{wanted, spared, over}); got != want {
+		if want := (burst{wanted, spared, over}); got != want {
 			t.Fatalf("after %s: %+v, want %+v", after, got, want)
 		}
 	}
@@ -241,8 +241,8 @@ func testClaimsWait(t *testing.T, f *fixture) {
 	f.wantPooled(0)
 	f.wantStatus(0, 0, 0, 0)
 	f.state(func(s *setState) {
-		if s.surge.most != 0 || !s.surge.until.IsZero() {
-			t.Errorf("%+v is remembered", s.surge)
+		if s.burst.peak != 0 || !s.burst.until.IsZero() {
+			t.Errorf("%+v is remembered", s.burst)
 		}
 	})
 }

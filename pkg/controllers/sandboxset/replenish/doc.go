@@ -9,17 +9,33 @@
 // A reconcile (reconcile.go) is that of a ReplicaSet, with claims that take what it
 // keeps. It
 //
-//  1. waits while claims run (pace.go);
+//  1. waits while claims run (claimrate.go);
 //  2. finds the revision that the pool should consist of (revision.go), and creates the
 //     SandboxTemplate that holds it (revisiontemplate.go);
-//  3. finds for how many sandboxes claims wait (demand.go);
+//  3. finds for how many sandboxes claims wait (demand.go, waitingclaims.go, burst.go);
 //  4. notes which own writes the cache has not shown yet (expectations.go), and only
-//     then reads the pool from the cache and counts it (pool.go);
-//  5. decides what to create and to remove (plan.go, values in, values out);
-//  6. does so, and writes the status (status.go) if it changed (write.go).
+//     then reads the pool from the cache (cache.go, burstindex.go) and counts it (pool.go);
+//  5. decides what to create and to remove (plan.go, values in, values out), with the
+//     budget of sandboxes that fail to start (startbudget.go), the backoff after sandboxes
+//     that failed (backoff.go) and the rules of agent-sandbox (agentsandbox.go, recreate.go);
+//  6. does so (write.go, parallel.go), and writes the status if it changed (status.go,
+//     conditions.go, startfailure.go, conditionthrottle.go), with events and metrics
+//     (events.go, metrics.go).
 //
-// What is on nodes that take no pods (nodes.go) is replaced (lostnodes.go), as far as a
-// roll-out would go.
+// Sandboxes on nodes that take no pods (nodes.go) are replaced (unavailablenodes.go), as far
+// as a roll-out would go.
+//
+// There are four waits, in this order:
+//
+//  1. claimRate.eventDelay, before the reconcile: events are gathered for a quiet period, or
+//     for up to a second if the pool is large.
+//  2. claimRate.countDelay, before the pool is counted: until claims pause for a quiet
+//     period, at most a second.
+//  3. claimRate.refillDelay, after the count and before anything is created or removed:
+//     until claims pause, as long as half of the pool is left, at most 5 seconds after the
+//     first claim.
+//  4. claimRate.parallelism, between writes: it is the number of writes at a time. If it is
+//     0, the reconcile stops and is repeated.
 //
 // What it remembers of a set from one reconcile to the next is in state.go; the events
 // that change that, and begin a reconcile, are in watches.go.

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	*f.c.caches = caches{
-		sandboxes: f.cache, templates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, surging: surging{f},
+		sandboxes: f.cache, templates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
 	}
 	return f
 }
@@ -117,17 +117,17 @@ func (u sandboxUsers) UsersOf(_, namespace, name string) ([]client.Object, error
 	return found, err
 }
 
-// surging shows the sets with a burst, as the server has them.
-type surging struct{ f *fixture }
+// burstSetsOf shows the sets with a burst, as the server has them.
+type burstSetsOf struct{ f *fixture }
 
-func (s surging) Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
+func (s burstSetsOf) ByName(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
 	list := &v1alpha1.SandboxSetList{}
 	if err := s.f.api.List(s.f.Context(), list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
 	var all []*v1alpha1.SandboxSet
 	for i := range list.Items {
-		keys, err := surgingKeys(&list.Items[i])
+		keys, err := burstKeys(&list.Items[i])
 		if err != nil {
 			return nil, err
 		}

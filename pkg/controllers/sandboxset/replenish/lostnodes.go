@@ -60,15 +60,16 @@ func (o *observation) replaceLost(p *plan, c *poolCounts) error {
 	if err != nil {
 		return err
 	}
-	p.remove, p.lost, p.lostAfter = append(p.remove, l.replace...), uidsOf(l.replace), l.next
+	p.remove, p.lost = append(p.remove, l.replace...), uidsOf(l.replace)
+	p.requeueAfter = queue.MinRequeue(p.requeueAfter, l.requeueAfter)
 	return nil
 }
 
 // lostSandboxes are the sandboxes of a pool to replace because of their nodes.
 type lostSandboxes struct {
 	replace []*v1alpha1.Sandbox
-	// next is after what time there may be more; 0 is never.
-	next time.Duration
+	// requeueAfter is after what time there may be more; 0 is never.
+	requeueAfter time.Duration
 }
 
 // onLostNodes returns the sandboxes to replace now because their nodes have taken no pods
@@ -86,7 +87,7 @@ func (o *observation) onLostNodes(c *poolCounts) (lostSandboxes, error) {
 	due := func(sandbox *v1alpha1.Sandbox) bool {
 		after, replaced := o.nodes.dueAfter(sandbox, o.now)
 		if after > 0 {
-			l.next = queue.Sooner(l.next, after)
+			l.requeueAfter = queue.MinRequeue(l.requeueAfter, after)
 		}
 		return replaced && after == 0
 	}

@@ -85,8 +85,8 @@ func TestPlanOfLostNodes(t *testing.T) {
 			if diff := cmp.Diff(test.remove, names(p.remove), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("remove (-want +got):\n%s", diff)
 			}
-			if p.lostAfter != test.after {
-				t.Errorf("again after %s, want %s", p.lostAfter, test.after)
+			if p.requeueAfter != test.after {
+				t.Errorf("again after %s, want %s", p.requeueAfter, test.after)
 			}
 			for _, sandbox := range p.remove {
 				if reason := p.reasonFor(sandbox, epoch); (reason == removalNodeUnavailable) != p.lost.Has(sandbox.UID) {

@@ -13,7 +13,7 @@ import (
 // a reconcile waits no longer for claims to pause, and creates and deletes no longer.
 const maxTurn = time.Second
 
-// burst is what claims take from a set at present. They go before the refill: both
+// claimRate is what claims take from a set at present. They go before the refill: both
 // end in the same store and the same cluster, and a user waits for the claim. While
 // claims take from a set, without a pause of a quiet period,
 //
@@ -23,16 +23,16 @@ const maxTurn = time.Second
 //  3. from then on it works with few workers while the pool is full, with more the
 //     emptier it gets, and with all of them once it is empty: then claims wait for it.
 //
-// Example: quiet period 100ms, a pool of 1000. A burst of 400 claims within 3s meets
+// Example: quiet period 100ms, a pool of 1000. 400 claims within 3s meet
 // no refill; the refill begins 100ms after the last claim. Claims that go on for
 // minutes have a refill beside them once half of the pool or five seconds are gone,
 // which finds its own width: the pool sinks until as much comes in as goes out.
 //
 // The stock is an estimate, the last count minus what was taken since. When it is
 // wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
-type burst struct {
+type claimRate struct {
 	quiet  time.Duration
-	claims quietperiod.Burst
+	claims quietperiod.ClaimActivity
 	// uncounted is the first take that no count has followed, or zero, and last the
 	// last take.
 	uncounted, last time.Time
@@ -44,7 +44,7 @@ type burst struct {
 }
 
 // took notes that a claim took a sandbox out of the pool.
-func (b *burst) took(now time.Time) {
+func (b *claimRate) took(now time.Time) {
 	if b.uncounted.IsZero() {
 		b.uncounted = now
 	}
@@ -55,7 +55,7 @@ func (b *burst) took(now time.Time) {
 }
 
 // countDelay is how long to wait before the pool is counted.
-func (b *burst) countDelay(now time.Time) time.Duration {
+func (b *claimRate) countDelay(now time.Time) time.Duration {
 	if b.uncounted.IsZero() || b.stock <= 0 {
 		return 0
 	}
@@ -65,14 +65,14 @@ func (b *burst) countDelay(now time.Time) time.Duration {
 // counted notes that a count of the pool took cost, and found so many available when
 // taken had been taken. The count may have found what was taken since then: that is
 // no longer there.
-func (b *burst) counted(available, taken int, cost time.Duration) {
+func (b *claimRate) counted(available, taken int, cost time.Duration) {
 	b.uncounted = time.Time{}
 	b.stock = available - (b.taken - taken)
 	b.cost = cost
 }
 
 // refillDelay is how long to wait before the pool is refilled, once it was counted.
-func (b *burst) refillDelay(replicas int, now time.Time) time.Duration {
+func (b *claimRate) refillDelay(replicas int, now time.Time) time.Duration {
 	if 2*b.stock < replicas {
 		return 0
 	}
@@ -82,13 +82,13 @@ func (b *burst) refillDelay(replicas int, now time.Time) time.Duration {
 // eventDelay is how long to gather events of a set before it is reconciled. A count
 // goes through the whole pool; in a large one, where something always changes, it may
 // take a tenth of the time.
-func (b *burst) eventDelay() time.Duration {
+func (b *claimRate) eventDelay() time.Duration {
 	return max(b.quiet, min(10*b.cost, maxTurn))
 }
 
 // width is how many of the workers a refill may use now. 0 means that it has to stop.
-func (b *burst) width(replicas, workers int, now time.Time) int {
-	if replicas <= 0 || !b.claims.Lasts(b.quiet, now) {
+func (b *claimRate) width(replicas, workers int, now time.Time) int {
+	if replicas <= 0 || !b.claims.IsActive(b.quiet, now) {
 		return workers
 	}
 	if b.refillDelay(replicas, now) > 0 {

@@ -33,7 +33,7 @@ func TestBurstCountDelay(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := burst{quiet: 100 * time.Millisecond}
+			b := claimRate{quiet: 100 * time.Millisecond}
 			if test.stock >= 0 {
 				b.counted(test.stock, b.taken, 0)
 			}
@@ -75,7 +75,7 @@ func TestBurstRefillDelay(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := burst{quiet: 100 * time.Millisecond}
+			b := claimRate{quiet: 100 * time.Millisecond}
 			for _, take := range test.takes {
 				b.took(at(take))
 			}
@@ -88,7 +88,7 @@ func TestBurstRefillDelay(t *testing.T) {
 			}
 		})
 	}
-	b := burst{quiet: time.Minute}
+	b := claimRate{quiet: time.Minute}
 	b.took(epoch)
 	b.counted(99, b.taken, 0)
 	if got := b.refillDelay(100, epoch); got != time.Second {
@@ -97,7 +97,7 @@ func TestBurstRefillDelay(t *testing.T) {
 }
 
 func TestBurstWidth(t *testing.T) {
-	b := burst{quiet: 100 * time.Millisecond}
+	b := claimRate{quiet: 100 * time.Millisecond}
 	width := func(after time.Duration) int { return b.width(100, 16, epoch.Add(after)) }
 
 	if got := width(0); got != 16 {
@@ -134,7 +134,7 @@ func TestBurstWidth(t *testing.T) {
 }
 
 func TestBurstEventDelay(t *testing.T) {
-	b := burst{quiet: 100 * time.Millisecond}
+	b := claimRate{quiet: 100 * time.Millisecond}
 	if got := b.eventDelay(); got != 100*time.Millisecond {
 		t.Errorf("a set never counted gathers for %s", got)
 	}
@@ -153,7 +153,7 @@ func TestBurstEventDelay(t *testing.T) {
 
 // What claims take while a pool is counted, the count may have found.
 func TestBurstStock(t *testing.T) {
-	b := burst{quiet: 100 * time.Millisecond}
+	b := claimRate{quiet: 100 * time.Millisecond}
 	if got := b.stock; got != 0 {
 		t.Errorf("of a set never counted %d are left", got)
 	}

@@ -16,14 +16,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// maxUnobserved is how many sandboxes of a set may be there in a cluster that no
-// controller of pods has taken up yet. Such a controller takes those of all sets in
+// maxNotPickedUp is how many sandboxes of a set may be there in a cluster that no
+// controller of pods has picked up yet. Such a controller takes those of all sets in
 // turn, so with more of them a small set, or a claim that has one made, would wait for
 // all of a large set; and a cluster that takes pods slowly would have none the earlier.
 // It is enough to keep a cluster busy.
-const maxUnobserved = 128
+const maxNotPickedUp = 128
 
 // observation is all that a plan, and the status, are made from.
 type observation struct {
@@ -31,9 +32,9 @@ type observation struct {
 	// targetRevision is what the pool should consist of, and pool what is there.
 	targetRevision
 	pool
-	// surge is how far the pool may differ from replicas because claims wait.
-	surge surge
-	// taken is how many claims had taken before the cache was read, see burst.
+	// burst is how far the pool may differ from replicas because claims wait.
+	burst burst
+	// taken is claimRate.taken when the cache was read.
 	taken int
 	// dryRun is what the API said of the pods of the target revision, or nil; cluster
 	// is whether there is a cluster, which it could ask and which runs the pods.
@@ -48,50 +49,48 @@ type observation struct {
 	alike sets.Set[string]
 	// maxPending is for how long a sandbox may be Pending before it counts as blocked.
 	maxPending time.Duration
-	// refusal is the server's answer to the create of a sandbox, see refusalOf.
-	refusal string
+	// createError is the server's answer to the create of a sandbox, see createErrorMessage.
+	createError string
 	// nodes is what of the pool is on nodes that take no pods.
 	nodes unusableNodes
 }
 
 // delays are why a plan has to wait, and for how long.
 type delays struct {
-	// backoff is until more are created, because sandboxes of the revision fail.
+	// backoff is for how long none are created, because sandboxes of the revision fail.
 	backoff time.Duration
-	// burst is until anything is done, because claims run.
-	burst time.Duration
+	// refill is for how long nothing is created or removed, because claims run.
+	refill time.Duration
 }
 
 // plan is what to do.
 type plan struct {
 	create int
-	// more is whether more are to be created when some of those are taken up.
+	// more is whether more are to be created when some of those are picked up.
 	more   bool
 	remove []*v1alpha1.Sandbox
-	// rolling: what is removed beside garbage is outdated, not surplus.
+	// rolling: what is removed beside those that have ended is outdated, not surplus.
 	rolling bool
-	// slow are those of remove that have not been ready for too long, held is how many
-	// others stay although they have not, and slowAfter after what time there may be more
-	// of either.
-	slow      sets.Set[types.UID]
-	held      int
-	slowAfter time.Duration
-	// lost are those of remove whose nodes take no pods, and lostAfter after what time there
-	// may be more.
-	lost      sets.Set[types.UID]
-	lostAfter time.Duration
+	// notReadyTooLong are those of remove that have not been ready for too long, and
+	// keptUnscheduled is how many others stay although they have not.
+	notReadyTooLong sets.Set[types.UID]
+	keptUnscheduled int
+	// lost are those of remove whose nodes take no pods.
+	lost sets.Set[types.UID]
+	// requeueAfter is after what time there may be more to remove; 0 is never.
+	requeueAfter time.Duration
 }
 
 // plan decides.
 //
 //   - Too few, with those that claims wait for: create the missing ones, but not more than
 //     scaleStrategy.maxUnavailable leaves after those that fail to start (see blocked), and no
-//     more than are taken up (see maxUnobserved).
+//     more than are picked up (see maxNotPickedUp).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
-//     was created for claims that waited is left alone for a while (see surgeMemory).
+//     was created for claims that waited is left alone for a while (see burstMemory).
 //   - Older revision: replace (see outdated).
 //   - On a node that takes no pods: replace (see onLostNodes), once nothing is outdated.
-//   - A warm pool's is not ready for too long: replace (see slow).
+//   - Not ready for too long, in a pool of agent-sandbox: replace (see findNotReadyTooLong).
 //   - No sandbox of the target revision can be created: create none, and keep the
 //     older ones.
 //   - Sandboxes fail: create none until the backoff is over. Claims run: wait for them,
@@ -109,9 +108,9 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{create: create, more: more, remove: c.garbage}
-	switch surplus := c.unused() - o.replicas() - o.surge.spared; {
-	case c.pending > 0:
+	p := plan{create: create, more: more, remove: c.ended}
+	switch surplus := c.unused() - o.replicas() - o.burst.kept; {
+	case c.unseenCreates > 0:
 	case surplus > 0:
 		p.remove = append(p.remove, o.leastUseful(c, surplus)...)
 	default:
@@ -128,7 +127,7 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 	if d.backoff > 0 {
 		p.create = 0
 	}
-	if d.burst > 0 && !specChanged(o.set) {
+	if d.refill > 0 && !specChanged(o.set) {
 		p.create, p.remove = 0, nil
 	}
 	return p, nil
@@ -136,15 +135,16 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 
 // replaceSlow removes what has not been ready for too long as well.
 func (o *observation) replaceSlow(p *plan, c *poolCounts) {
-	slow := o.slow(c)
-	p.held, p.slowAfter = slow.held, slow.next
+	found := o.findNotReadyTooLong(c)
+	p.keptUnscheduled = found.keptUnscheduled
+	p.requeueAfter = queue.MinRequeue(p.requeueAfter, found.requeueAfter)
 	removed := uidsOf(p.remove)
-	slow.replace = slices.DeleteFunc(slow.replace, func(sandbox *v1alpha1.Sandbox) bool { return removed.Has(sandbox.UID) })
-	p.remove, p.slow = append(p.remove, slow.replace...), uidsOf(slow.replace)
+	found.replace = slices.DeleteFunc(found.replace, func(sandbox *v1alpha1.Sandbox) bool { return removed.Has(sandbox.UID) })
+	p.remove, p.notReadyTooLong = append(p.remove, found.replace...), uidsOf(found.replace)
 }
 
 // toCreate is how many sandboxes to create, and if more are missing that have to wait
-// until some of these are taken up.
+// until some of these are picked up.
 func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
 	n = o.desired() - c.unused()
 	if n <= 0 || !o.canCreate() {
@@ -156,9 +156,9 @@ func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
 	}
 	if limited {
 		b := o.blocked(c)
-		n = min(n, max(budget-b.total()-c.pending, 0))
+		n = min(n, max(budget-b.total()-c.unseenCreates, 0))
 	}
-	if room := max(maxUnobserved-c.unobserved-c.pending, 0); o.cluster && room < n {
+	if room := max(maxNotPickedUp-c.notPickedUp-c.unseenCreates, 0); o.cluster && room < n {
 		return room, true, nil
 	}
 	return n, false, nil
@@ -281,9 +281,9 @@ func (o *observation) budgetFloor() (int, error) {
 // reasonFor is why the plan removes a sandbox.
 func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason {
 	switch {
-	case useOf(sandbox, now) == useGarbage:
+	case stateInPool(sandbox, now) == stateEnded:
 		return removalEnded
-	case p.slow.Has(sandbox.UID):
+	case p.notReadyTooLong.Has(sandbox.UID):
 		return removalNotReady
 	case p.lost.Has(sandbox.UID):
 		return removalNodeUnavailable
@@ -296,7 +296,7 @@ func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason
 func (o *observation) replicas() int { return int(max(ptr.Deref(o.set.Spec.Replicas, 0), 0)) }
 
 // desired is how many unused sandboxes there should be now.
-func (o *observation) desired() int { return o.replicas() + o.surge.wanted }
+func (o *observation) desired() int { return o.replicas() + o.burst.wanted }
 
 // specChanged reports whether a user has changed the spec since the pool was last
 // counted.

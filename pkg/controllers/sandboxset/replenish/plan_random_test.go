@@ -33,16 +33,16 @@ func TestPlanProperties(t *testing.T) {
 
 func brokenRule(o *observation, c *poolCounts, p plan) string {
 	replicas := o.replicas()
-	if c.pending < 0 || c.updated() > c.unused() {
+	if c.unseenCreates < 0 || c.updated() > c.unused() {
 		return fmt.Sprintf("impossible counts %+v", *c)
 	}
-	if p.create < 0 || c.unused()+p.create > max(replicas+o.surge.wanted, c.unused()) {
-		return fmt.Sprintf("creates %d with %d of %d+%d there", p.create, c.unused(), replicas, o.surge.wanted)
+	if p.create < 0 || c.unused()+p.create > max(replicas+o.burst.wanted, c.unused()) {
+		return fmt.Sprintf("creates %d with %d of %d+%d there", p.create, c.unused(), replicas, o.burst.wanted)
 	}
 	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
-		maxUnavailable, err := scaled(limit, replicas+o.surge.wanted)
+		maxUnavailable, err := scaled(limit, replicas+o.burst.wanted)
 		b := o.blocked(c)
-		if room := max(maxUnavailable-b.total()-c.pending, 0); err != nil || p.create > room {
+		if room := max(maxUnavailable-b.total()-c.unseenCreates, 0); err != nil || p.create > room {
 			return fmt.Sprintf("creates %d with room for %d, %v", p.create, room, err)
 		}
 	}
@@ -56,25 +56,25 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 			return "removes " + sandbox.Name + ", which is going"
 		}
 		removed.Insert(sandbox.UID)
-		switch useOf(sandbox, o.now) {
-		case useNone:
+		switch stateInPool(sandbox, o.now) {
+		case stateNone:
 			return "removes " + sandbox.Name + ", which is not to be touched"
-		case useAvailable:
+		case stateAvailable:
 			usefulAvailable++
 			useful++
-		case useCreating:
+		case stateCreating:
 			useful++
 		}
 	}
-	for _, sandbox := range c.garbage {
+	for _, sandbox := range c.ended {
 		if !removed.Has(sandbox.UID) {
 			return "keeps " + sandbox.Name + ", which is dead"
 		}
 	}
-	if useful > 0 && c.pending > 0 {
+	if useful > 0 && c.unseenCreates > 0 {
 		return "removes useful ones before own creates are seen"
 	}
-	if surplus := c.unused() - replicas - o.surge.spared; surplus > 0 && c.pending == 0 {
+	if surplus := c.unused() - replicas - o.burst.kept; surplus > 0 && c.unseenCreates == 0 {
 		if useful != surplus || p.create != 0 {
 			return fmt.Sprintf("with a surplus of %d removes %d and creates %d", surplus, useful, p.create)
 		}
@@ -95,7 +95,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 			if !onLost || o.nodes.mostUnusable || o.now.Sub(node.noticed) < replaceAfter || sandbox.CreationTimestamp.Sub(node.since) >= replaceAfter/2 {
 				return "replaces " + sandbox.Name + ", whose node is not lost"
 			}
-		case useOf(sandbox, o.now) != useGarbage && revisionOf(sandbox) == o.revision:
+		case stateInPool(sandbox, o.now) != stateEnded && revisionOf(sandbox) == o.revision:
 			return "replaces " + sandbox.Name + ", which is up to date"
 		}
 	}
@@ -118,8 +118,8 @@ func randomObservation(r *rand.Rand) *observation {
 		pool: pool{creates: map[types.UID]string{}, deletes: sets.Set[types.UID]{}},
 	}
 	if r.IntN(3) == 0 {
-		o.surge.wanted = r.IntN(6)
-		o.surge.spared = o.surge.wanted + r.IntN(6)
+		o.burst.wanted = r.IntN(6)
+		o.burst.kept = o.burst.wanted + r.IntN(6)
 	}
 	phases := []v1alpha1.SandboxPhase{
 		"", v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxRunning, v1alpha1.SandboxRunning,

@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 		pool    []builder
 		creates map[types.UID]string
 		deletes []types.UID
-		surge   surge
+		burst   burst
 		cluster bool
 		delays  delays
 
@@ -187,24 +187,24 @@ func TestPlan(t *testing.T) {
 		"scale limit 0% stops growth": {
 			set: makeSet(10, scaleLimit(intstr.FromString("0%"))),
 		},
-		"no more than are taken up": {set: makeSet(1000), cluster: true, create: maxUnobserved, more: true},
-		"as many as are taken up":   {set: makeSet(maxUnobserved), cluster: true, create: maxUnobserved},
+		"no more than are taken up": {set: makeSet(1000), cluster: true, create: maxNotPickedUp, more: true},
+		"as many as are taken up":   {set: makeSet(maxNotPickedUp), cluster: true, create: maxNotPickedUp},
 		"no more than are taken up, of which some are": {
 			set: makeSet(1000), cluster: true, pool: append(n(10, starting, "u"), n(300, takenUp, "s")...),
 			creates: map[types.UID]string{"x": current, "y": current},
-			create:  maxUnobserved - 12, more: true, counts: counts{312, 0, 312, 0},
+			create:  maxNotPickedUp - 12, more: true, counts: counts{312, 0, 312, 0},
 		},
 		"none before those are taken up that are there": {
-			set: makeSet(1000), cluster: true, pool: n(maxUnobserved, starting, "u"),
-			more: true, counts: counts{maxUnobserved, 0, maxUnobserved, 0},
+			set: makeSet(1000), cluster: true, pool: n(maxNotPickedUp, starting, "u"),
+			more: true, counts: counts{maxNotPickedUp, 0, maxNotPickedUp, 0},
 		},
 		"no more than the scale limit": {
 			set: makeSet(1000, scaleLimit(intstr.FromInt32(200))), cluster: true, pool: n(150, takenUp, "s"),
 			create: 50, counts: counts{150, 0, 150, 0},
 		},
 		"all at once without a cluster": {
-			set: makeSet(1000), pool: n(maxUnobserved, starting, "u"),
-			create: 1000 - maxUnobserved, counts: counts{maxUnobserved, 0, maxUnobserved, 0},
+			set: makeSet(1000), pool: n(maxNotPickedUp, starting, "u"),
+			create: 1000 - maxNotPickedUp, counts: counts{maxNotPickedUp, 0, maxNotPickedUp, 0},
 		},
 		"scale limit above what is missing": {
 			set: makeSet(2, scaleLimit(intstr.FromString("100%"))), pool: []builder{available("a")},
@@ -252,39 +252,39 @@ func TestPlan(t *testing.T) {
 		},
 
 		"claims wait: made ahead of replicas": {
-			set: makeSet(3), pool: []builder{available("a")}, surge: surge{wanted: 5, spared: 5},
+			set: makeSet(3), pool: []builder{available("a")}, burst: burst{wanted: 5, kept: 5},
 			create: 7, counts: counts{1, 1, 1, 1},
 		},
 		"claims wait on a set of 0": {
-			set: makeSet(0), surge: surge{wanted: 4, spared: 4}, create: 4,
+			set: makeSet(0), burst: burst{wanted: 4, kept: 4}, create: 4,
 		},
 		"claims wait, and what they wait for is on its way": {
-			set: makeSet(1), pool: n(3, starting, "s"), surge: surge{wanted: 2, spared: 2},
+			set: makeSet(1), pool: n(3, starting, "s"), burst: burst{wanted: 2, kept: 2},
 			counts: counts{3, 0, 3, 0},
 		},
 		"claims wait: the scale limit holds": {
 			set: makeSet(4, scaleLimit(intstr.FromInt32(3))), pool: []builder{starting("s")},
-			surge: surge{wanted: 6, spared: 6}, create: 2, counts: counts{1, 0, 1, 0},
+			burst: burst{wanted: 6, kept: 6}, create: 2, counts: counts{1, 0, 1, 0},
 		},
 		"claims wait: a percentage is of all that is wanted": {
-			set: makeSet(4, scaleLimit(intstr.FromString("50%"))), surge: surge{wanted: 6, spared: 6}, create: 5,
+			set: makeSet(4, scaleLimit(intstr.FromString("50%"))), burst: burst{wanted: 6, kept: 6}, create: 5,
 		},
 		"claims wait on a set of 0: a percentage is of what they wait for": {
-			set: makeSet(0, scaleLimit(intstr.FromString("50%"))), surge: surge{wanted: 6, spared: 6}, create: 3,
+			set: makeSet(0, scaleLimit(intstr.FromString("50%"))), burst: burst{wanted: 6, kept: 6}, create: 3,
 		},
 		"claims wait on a held set": {
-			set: makeSet(4, scaleLimit(intstr.FromInt32(0))), surge: surge{wanted: 6, spared: 6},
+			set: makeSet(4, scaleLimit(intstr.FromInt32(0))), burst: burst{wanted: 6, kept: 6},
 		},
 		"claims have gone: what was made for them is spared": {
-			set: makeSet(2), pool: n(5, available, "a"), surge: surge{spared: 3},
+			set: makeSet(2), pool: n(5, available, "a"), burst: burst{kept: 3},
 			counts: counts{5, 5, 5, 5},
 		},
 		"claims have gone: only what is beyond it is surplus": {
-			set: makeSet(2), pool: append(n(4, available, "a"), starting("s")), surge: surge{wanted: 1, spared: 2},
+			set: makeSet(2), pool: append(n(4, available, "a"), starting("s")), burst: burst{wanted: 1, kept: 2},
 			remove: []string{"s"}, counts: counts{5, 4, 5, 4},
 		},
 		"claims have gone: none are made in place of those that were claimed": {
-			set: makeSet(2), pool: n(3, available, "a"), surge: surge{spared: 3},
+			set: makeSet(2), pool: n(3, available, "a"), burst: burst{kept: 3},
 			counts: counts{3, 3, 3, 3},
 		},
 		"claims have gone, and the time is over": {
@@ -292,7 +292,7 @@ func TestPlan(t *testing.T) {
 			remove: []string{"a000", "a001"}, counts: counts{3, 3, 3, 3},
 		},
 		"rolling update of what is spared": {
-			set: makeSet(5), pool: n(7, olderAvailable, "o"), surge: surge{spared: 2},
+			set: makeSet(5), pool: n(7, olderAvailable, "o"), burst: burst{kept: 2},
 			remove: []string{"o000", "o001", "o002"}, counts: counts{7, 7, 0, 0},
 		},
 
@@ -302,11 +302,11 @@ func TestPlan(t *testing.T) {
 		},
 		"claims run: nothing is done": {
 			set: makeSet(3, counted), pool: []builder{available("a"), olderAvailable("o"), starting("f").phase(v1alpha1.SandboxFailed)},
-			delays: delays{burst: time.Second}, counts: counts{2, 2, 1, 1},
+			delays: delays{refill: time.Second}, counts: counts{2, 2, 1, 1},
 		},
 		"claims run, and the user has changed the set": {
 			set: makeSet(3), pool: []builder{available("a"), starting("f").phase(v1alpha1.SandboxFailed)},
-			delays: delays{burst: time.Second}, create: 2, remove: []string{"f"}, counts: counts{1, 1, 1, 1},
+			delays: delays{refill: time.Second}, create: 2, remove: []string{"f"}, counts: counts{1, 1, 1, 1},
 		},
 
 		"rolling update within the default budget": {
@@ -377,7 +377,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
 				set: test.set, targetRevision: targetOf(current), pool: pool{sandboxes(test.pool...), test.creates, sets.New(test.deletes...)},
-				surge: test.surge, cluster: test.cluster, now: epoch,
+				burst: test.burst, cluster: test.cluster, now: epoch,
 			}
 			c := o.count(o.revision, o.now)
 			got, err := o.plan(&c, test.delays)

@@ -29,78 +29,80 @@ type pool struct {
 
 // poolCounts is a pool, sorted by what its sandboxes are good for.
 type poolCounts struct {
-	// available can be claimed now; creating will be. Together with pending (own
+	// available can be claimed now; creating will be. Together with unseenCreates (own
 	// creates that the cache does not show) they are the unused sandboxes.
 	available, creating []*v1alpha1.Sandbox
-	pending             int
-	// unobserved are those among creating that no controller of pods has taken up yet.
-	unobserved int
+	unseenCreates       int
+	// notPickedUp are those among creating that no controller of pods has picked up yet.
+	notPickedUp int
 	// updated... are those of the current revision.
-	updatedAvailable, updatedCreating, updatedPending int
-	// garbage will never be claimed.
-	garbage []*v1alpha1.Sandbox
+	updatedAvailable, updatedCreating, updatedUnseenCreates int
+	// ended will never be claimed.
+	ended []*v1alpha1.Sandbox
 	// outcome is how those of the current revision fare.
 	outcome outcome
 }
 
-func (c *poolCounts) unused() int  { return len(c.available) + len(c.creating) + c.pending }
-func (c *poolCounts) updated() int { return c.updatedAvailable + c.updatedCreating + c.updatedPending }
+func (c *poolCounts) unused() int { return len(c.available) + len(c.creating) + c.unseenCreates }
+func (c *poolCounts) updated() int {
+	return c.updatedAvailable + c.updatedCreating + c.updatedUnseenCreates
+}
 
 // count counts the pool of a set whose current revision is revision.
 func (p *pool) count(revision string, now time.Time) poolCounts {
-	c := poolCounts{pending: len(p.creates)}
+	c := poolCounts{unseenCreates: len(p.creates)}
 	for _, r := range p.creates {
 		if r == revision {
-			c.updatedPending++
+			c.updatedUnseenCreates++
 		}
 	}
 	for _, sandbox := range p.sandboxes {
 		if r, ok := p.creates[sandbox.UID]; ok {
-			c.pending--
+			c.unseenCreates--
 			if r == revision {
-				c.updatedPending--
+				c.updatedUnseenCreates--
 			}
 		}
 		if p.deletes.Has(sandbox.UID) {
 			continue
 		}
 		updated := revisionOf(sandbox) == revision
-		switch useOf(sandbox, now) {
-		case useAvailable:
+		switch stateInPool(sandbox, now) {
+		case stateAvailable:
 			c.available = append(c.available, sandbox)
 			if updated {
 				c.updatedAvailable++
 				c.outcome.newestAvailable = later(c.outcome.newestAvailable, sandbox.CreationTimestamp.Time)
 			}
-		case useCreating:
+		case stateCreating:
 			c.creating = append(c.creating, sandbox)
 			if meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) == nil {
-				c.unobserved++
+				c.notPickedUp++
 			}
 			if updated {
 				c.updatedCreating++
 			}
-		case useGarbage:
-			c.garbage = append(c.garbage, sandbox)
+		case stateEnded:
+			c.ended = append(c.ended, sandbox)
 			if updated {
-				c.outcome.garbage(sandbox)
+				c.outcome.recordEnded(sandbox)
 			}
 		}
 	}
 	return c
 }
 
-// use is what one sandbox of a pool is good for.
-type use int
+// poolState is what one sandbox of a pool is good for.
+type poolState int
 
 const (
-	useNone use = iota // not to be counted or deleted by the set
-	useCreating
-	useAvailable
-	useGarbage
+	stateNone poolState = iota // not to be counted or deleted by the set
+	stateCreating
+	stateAvailable
+	stateEnded
 )
 
-// useOf follows the derived state, except:
+// stateInPool follows the derived state, except:
 //   - A locked sandbox belongs to a client that has not taken it out of the pool yet.
 //     It does not count, so that the pool is full without it, and it is left alone.
 //     The lock of a scale-down by OpenKruise Agents that was interrupted protects
@@ -111,26 +113,26 @@ const (
 //     resumed, and goes with the set.
 //   - A sandbox without an address cannot be handed out, whatever its conditions.
 //   - A failed sandbox that is kept for debugging is left alone.
-func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
+func stateInPool(sandbox *v1alpha1.Sandbox, now time.Time) poolState {
 	if sandbox.DeletionTimestamp != nil {
-		return useNone
+		return stateNone
 	}
 	if sandbox.Annotations[v1alpha1.AnnotationOwner] == v1alpha1.OwnerScaleDown {
-		return useGarbage
+		return stateEnded
 	}
 	if claims.Available(sandbox, now) {
-		return useAvailable
+		return stateAvailable
 	}
 	if v1alpha1.StateOf(sandbox, now) == v1alpha1.StateDead {
 		if v1alpha1.IsReservedFailed(sandbox) {
-			return useNone
+			return stateNone
 		}
-		return useGarbage
+		return stateEnded
 	}
 	if sandbox.Annotations[v1alpha1.AnnotationLock] != "" || sandbox.Spec.Paused {
-		return useNone
+		return stateNone
 	}
-	return useCreating
+	return stateCreating
 }
 
 // outcome is how the sandboxes of the current revision fare.
@@ -141,8 +143,8 @@ type outcome struct {
 	newestEnded, newestAvailable time.Time
 }
 
-// garbage counts a sandbox that is of no use any more, if it ended by itself.
-func (o *outcome) garbage(sandbox *v1alpha1.Sandbox) {
+// recordEnded counts a sandbox that will never be claimed, if it ended by itself.
+func (o *outcome) recordEnded(sandbox *v1alpha1.Sandbox) {
 	switch sandbox.Status.Phase {
 	case v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded:
 		o.ended++

@@ -55,7 +55,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// The server refuses such values; trying again would not mend them.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
 	}
-	c.sendProgressEvent(set, p.held)
+	c.sendProgressEvent(set, p.keptUnscheduled)
 	finished, err := c.writer.scale(ctx, o, p)
 	if p.create > 0 || len(p.remove) > 0 {
 		counts = o.count(o.revision, now) // with what was done
@@ -63,42 +63,45 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err = errors.Join(err, o.templateErr, c.templates.deleteUnused(ctx, set, o.revision, historyOf(set, o.templateErr), &o.pool))
 
 	o.gauges(&counts).show(req.NamespacedName)
-	wrote, tellAfter, statusErr := c.tell(ctx, o, &counts, failure(err, delays.backoff))
+	isConflict, statusAfter, statusErr := c.writeStatusAndEvents(ctx, o, &counts, replicaFailure(err, delays.backoff))
 	if err := errors.Join(err, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	after := o.requeueAfter(p, delays, finished, wrote, c.options.QuietPeriod)
-	after = queue.Sooner(after, o.blocked(&counts).next)
-	return reconcile.Result{RequeueAfter: queue.Sooner(after, tellAfter)}, nil
+	return reconcile.Result{RequeueAfter: queue.MinRequeue(
+		o.requeueAfterPlan(p, delays, finished, isConflict, c.options.QuietPeriod),
+		o.requeueAfter, o.burst.requeueAfter, p.requeueAfter, o.blocked(&counts).requeueAfter, statusAfter,
+	)}, nil
 }
 
-// tell writes the status and reports sandboxes that cannot start. It returns whether the
-// status is written, and after what time there is more to tell; 0 is never.
-func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCounts, failure *problem) (bool, time.Duration, error) {
+// writeStatusAndEvents writes the status and reports sandboxes that cannot start, unless that
+// has to wait. It reports whether the set has changed meanwhile, so that the status was not
+// written, and after what time there is more to write; 0 is never.
+func (c *Controller) writeStatusAndEvents(
+	ctx context.Context, o *observation, counts *poolCounts, failure *problem,
+) (isConflict bool, requeueAfter time.Duration, err error) {
 	status := o.status(counts, failure)
-	found := o.findTrouble(counts)
-	var after time.Duration
-	var event, waits bool
+	found := o.findStartFailure(counts)
+	var sendsEvent, isDelayed bool
 	c.states.update(client.ObjectKeyFromObject(o.set), func(s *setState) {
-		if after = s.statusDelay(o.set, &status, o.now); after > 0 {
-			waits = true
+		if requeueAfter = s.statusDelay(o.set, &status, o.now); requeueAfter > 0 {
+			isDelayed = true
 			return
 		}
 		var spaced *v1alpha1.SandboxSetStatus
-		spaced, after = s.trouble.spaced(&o.set.Status, &status, o.now)
+		spaced, requeueAfter = s.throttle.spaced(&o.set.Status, &status, o.now)
 		status = *spaced
-		if event = s.trouble.eventDue(found, o.now); found != nil && found.sandboxes > 0 {
-			after = queue.Sooner(after, s.trouble.told.Add(troubleEventInterval).Sub(o.now))
+		if sendsEvent = s.throttle.eventDue(found, o.now); found != nil && found.sandboxes > 0 {
+			requeueAfter = queue.MinRequeue(requeueAfter, s.throttle.told.Add(troubleEventInterval).Sub(o.now))
 		}
 	})
-	if waits {
-		return true, after, nil
+	if isDelayed {
+		return false, requeueAfter, nil
 	}
-	if event {
+	if sendsEvent {
 		c.report.cannotStart(o.set, found)
 	}
-	wrote, err := c.writer.writeStatus(ctx, o, status)
-	return wrote, after, err
+	isConflict, err = c.writer.writeStatus(ctx, o, status)
+	return isConflict, requeueAfter, err
 }
 
 // countDelay is how long the pool should not even be counted, because claims run. A
@@ -106,7 +109,7 @@ func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCount
 func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Duration {
 	var delay time.Duration
 	if !specChanged(set) {
-		c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { delay = s.burst.countDelay(now) })
+		c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { delay = s.claimRate.countDelay(now) })
 	}
 	return delay
 }
@@ -118,16 +121,16 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if err != nil {
 		return nil, err
 	}
-	wanted, again, err := c.demand.of(ctx, set, now)
+	wanted, requeueAfter, err := c.demand.forSet(ctx, set, now)
 	if err != nil {
 		return nil, err
 	}
-	target.retry = queue.Sooner(target.retry, again)
+	target.requeueAfter = queue.MinRequeue(target.requeueAfter, requeueAfter)
 	o := &observation{set: set, targetRevision: target, cluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
 		o.creates, o.deletes = s.expectations.snapshot(now)
-		o.taken = s.burst.taken
-		o.surge = s.surge.next(set.Generation, wanted, now)
+		o.taken = s.claimRate.taken
+		o.burst = s.burst.next(set.Generation, wanted, now)
 		if s.dryRun != nil && s.dryRun.revision == target.revision {
 			o.dryRun = s.dryRun
 		}
@@ -147,8 +150,8 @@ func (c *Controller) counted(o *observation, counts *poolCounts) delays {
 	o.failed = o.failedOf(counts)
 	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.now)
 	c.states.update(key, func(s *setState) {
-		s.burst.counted(available, o.taken, cost)
-		d.burst = s.burst.refillDelay(o.desired(), o.now)
+		s.claimRate.counted(available, o.taken, cost)
+		d.refill = s.claimRate.refillDelay(o.desired(), o.now)
 		d.backoff = s.backoff.next(o.revision, counts.outcome, o.now)
 		o.failing = s.backoff.pause > 0
 		var length time.Duration
@@ -160,24 +163,24 @@ func (c *Controller) counted(o *observation, counts *poolCounts) delays {
 	return d
 }
 
-// requeueAfter returns after what time to reconcile even if no event comes; 0 is never.
-func (o *observation) requeueAfter(p plan, d delays, finished, wrote bool, quiet time.Duration) time.Duration {
-	var after time.Duration
-	switch delay := max(d.backoff, d.burst); {
+// requeueAfterPlan returns after what time to reconcile because of what was planned and done,
+// even if no event comes; 0 is never.
+func (o *observation) requeueAfterPlan(p plan, d delays, finished, isConflict bool, quiet time.Duration) time.Duration {
+	switch delay := max(d.backoff, d.refill); {
 	case !finished:
-		after = time.Millisecond
-	case !wrote, p.more && p.create > 0:
-		// As long as those that wait are taken up, the next are due before the changes
+		return time.Millisecond
+	case isConflict, p.more && p.create > 0:
+		// As long as those that wait are picked up, the next are due before the changes
 		// of a large pool are gathered.
-		after = max(quiet, time.Millisecond)
+		return max(quiet, time.Millisecond)
 	case delay > 0:
-		after = delay
+		return delay
 	case len(o.creates) > 0 || len(o.deletes) > 0:
 		// Events will come, unless the cache has missed them: then the expectations
 		// have run out by then.
-		after = expectationTTL + time.Second
+		return expectationTTL + time.Second
 	}
-	return queue.Sooner(queue.Sooner(queue.Sooner(queue.Sooner(after, o.retry), o.surge.surplusAfter), p.slowAfter), p.lostAfter)
+	return 0
 }
 
 // finalize works on a set that is being deleted. Mostly there is nothing to do: its

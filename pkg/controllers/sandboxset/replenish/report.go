@@ -224,7 +224,7 @@ func (r *reporter) revisionMissing(set *v1alpha1.SandboxSet, err error) {
 
 // cannotStart reports why sandboxes of a set cannot start. The text has no count, so that
 // events are aggregated.
-func (r *reporter) cannotStart(set *v1alpha1.SandboxSet, t *trouble) {
+func (r *reporter) cannotStart(set *v1alpha1.SandboxSet, t *startFailure) {
 	r.event(set, corev1.EventTypeWarning, eventSandboxesCannotStart, "Start", "Sandboxes cannot start: "+t.cause())
 }
 

@@ -29,24 +29,24 @@ import (
 // spec asks for, or, while what it refers to cannot be used, the last that could.
 type targetRevision struct {
 	revision string
-	// current is status.currentRevision, see podtemplate.CurrentRevision: that of the
-	// revision that was last known to be held, or empty where there never was one. It is
-	// that of another revision only for sets with a template of their own, which do not
-	// need it.
-	current string
-	// from is the set as it was at the revision, and resolved its pod template; nil
+	// currentRevision is the value for status.currentRevision, see
+	// podtemplate.CurrentRevision. For a set with an inline template it may name an older
+	// revision, because its sandboxes do not need the SandboxTemplate. It is empty if no
+	// SandboxTemplate has held a revision yet.
+	currentRevision string
+	// setAtRevision is the set as it was at the revision, and resolved its pod template; nil
 	// where no sandboxes can be created.
-	from     *v1alpha1.SandboxSet
-	resolved *podtemplate.Resolved
+	setAtRevision *v1alpha1.SandboxSet
+	resolved      *podtemplate.Resolved
 	// chain are the templates that the spec leads to, where it could be used.
 	chain []string
-	// unresolved is why the target is not what the spec asks for.
-	unresolved *problem
+	// templateProblem is why the target is not what the spec asks for.
+	templateProblem *problem
 	// templateErr is why the SandboxTemplate could not be created, where that is no
 	// fault of the pod template and sandboxes need it.
 	templateErr error
-	// retry is after what time to reconcile again even if no event comes; 0 is never.
-	retry time.Duration
+	// requeueAfter is after what time to reconcile again even if no event comes; 0 is never.
+	requeueAfter time.Duration
 }
 
 // canCreate reports whether sandboxes of the revision can be created.
@@ -77,18 +77,18 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	if err != nil {
 		return targetRevision{}, err
 	}
-	from, revision, resolved, err := r.withHeldText(set, revision, resolved)
+	from, revision, resolved, err := r.withStoredJSON(set, revision, resolved)
 	if err != nil {
 		return targetRevision{}, err
 	}
 	t := targetRevision{
-		revision: revision, current: podtemplate.CurrentRevision(from, revision),
-		from: from, resolved: resolved, chain: resolved.Chain,
+		revision: revision, currentRevision: podtemplate.CurrentRevision(from, revision),
+		setAtRevision: from, resolved: resolved, chain: resolved.Chain,
 	}
 	if set.Spec.Template != nil {
 		// Its sandboxes do not need the SandboxTemplate.
-		if t.retry = r.templates.ensureInline(ctx, from, revision, resolved); t.retry > 0 {
-			t.current = set.Status.CurrentRevision
+		if t.requeueAfter = r.templates.ensureInline(ctx, from, revision, resolved); t.requeueAfter > 0 {
+			t.currentRevision = set.Status.CurrentRevision
 		}
 		return t, nil
 	}
@@ -102,12 +102,12 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 // message of a condition of the set, which is a SandboxWarmPool in the other API.
 func withoutSet(err error) error { return cmp.Or(errors.Unwrap(err), err) }
 
-// withHeldText looks for a SandboxTemplate of the set that holds an earlier revision and decodes to the
+// withStoredJSON looks for a SandboxTemplate of the set that holds an earlier revision and decodes to the
 // same as the set, and returns the set, its revision and its resolved template in the text of that
 // one (see podtemplate.WithTextOf). It prefers the revision in the status. So a pool is not replaced
 // when its template is only formatted differently. Without such a SandboxTemplate it returns its
 // arguments.
-func (r *revisions) withHeldText(
+func (r *revisions) withStoredJSON(
 	set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) (*v1alpha1.SandboxSet, string, *podtemplate.Resolved, error) {
 	if revision == set.Status.UpdateRevision {
@@ -145,21 +145,21 @@ func (r *revisions) withHeldText(
 func (r *revisions) targetWithoutTemplate(
 	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, err error,
 ) (targetRevision, error) {
-	var unresolved *problem
+	var templateProblem *problem
 	switch {
 	case errors.Is(err, errNameTaken):
-		unresolved = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
+		templateProblem = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
 	case apierrors.IsInvalid(err):
 		// No pod of this cluster can be like that, which the API server has asked.
-		unresolved = newProblem(v1alpha1.ReasonInvalidTemplate, err)
+		templateProblem = newProblem(v1alpha1.ReasonInvalidTemplate, err)
 	}
-	t, lastErr := r.lastTarget(ctx, set, unresolved)
+	t, lastErr := r.lastTarget(ctx, set, templateProblem)
 	if lastErr != nil {
 		return targetRevision{}, errors.Join(err, lastErr)
 	}
 	switch {
-	case unresolved != nil:
-		t.retry = templateRetry // no event says that a name is free or the cluster takes the pod
+	case templateProblem != nil:
+		t.requeueAfter = templateRetry // no event says that a name is free or the cluster takes the pod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		t.chain = resolved.Chain // the set will go as well
 	default:
@@ -169,8 +169,8 @@ func (r *revisions) targetWithoutTemplate(
 }
 
 // lastTarget is the revision that the pool was last to consist of.
-func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, unresolved *problem) (targetRevision, error) {
-	t := targetRevision{revision: set.Status.UpdateRevision, current: set.Status.CurrentRevision, unresolved: unresolved}
+func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, templateProblem *problem) (targetRevision, error) {
+	t := targetRevision{revision: set.Status.UpdateRevision, currentRevision: set.Status.CurrentRevision, templateProblem: templateProblem}
 	template, err := r.podTemplates.Holder(ctx, set, r.lookup)
 	switch {
 	case err != nil:
@@ -178,7 +178,7 @@ func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, un
 	case template == nil:
 		return t, nil // what is left of the pool serves on
 	}
-	t.from, t.resolved = podtemplate.AtRevision(set, template)
+	t.setAtRevision, t.resolved = podtemplate.AtRevision(set, template)
 	return t, nil
 }
 

@@ -346,7 +346,7 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 		f.reconcile()
 		available, starting := 0, []*v1alpha1.Sandbox{}
 		for _, sandbox := range f.pooled() {
-			if useOf(sandbox, f.clock.Now()) == useAvailable {
+			if stateInPool(sandbox, f.clock.Now()) == stateAvailable {
 				available++
 			} else {
 				starting = append(starting, sandbox)

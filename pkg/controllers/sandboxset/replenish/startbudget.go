@@ -37,8 +37,8 @@ func clampPendingTimeout(d time.Duration) time.Duration {
 type blockedStarts struct {
 	// failed is how many cannot start, and timedOut how many are Pending for too long.
 	failed, timedOut int
-	// next is after what time one more may be Pending for too long; 0 is never.
-	next time.Duration
+	// requeueAfter is after what time one more may be Pending for too long; 0 is never.
+	requeueAfter time.Duration
 }
 
 func (b *blockedStarts) total() int { return b.failed + b.timedOut }
@@ -58,8 +58,8 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 			continue
 		}
 		since := later(sandbox.CreationTimestamp.Time, v1alpha1.GatesRemovedAt(sandbox))
-		if left := since.Add(clampPendingTimeout(o.maxPending)).Sub(o.now); left > 0 {
-			b.next = queue.Sooner(b.next, left)
+		if remaining := since.Add(clampPendingTimeout(o.maxPending)).Sub(o.now); remaining > 0 {
+			b.requeueAfter = queue.MinRequeue(b.requeueAfter, remaining)
 		} else {
 			b.timedOut++
 		}

@@ -95,7 +95,7 @@ func TestScalingLimited(t *testing.T) {
 			if diff := cmp.Diff(tc.told, fmt.Sprintf("%s %s: %s", told.Status, told.Reason, told.Message)); diff != "" {
 				t.Errorf("ScalingLimited (-want +got):\n%s", diff)
 			}
-			if next := o.blocked(&c).next; p.create != tc.create || next != tc.next {
+			if next := o.blocked(&c).requeueAfter; p.create != tc.create || next != tc.next {
 				t.Errorf("creates %d and looks again after %s, want %d and %s", p.create, next, tc.create, tc.next)
 			}
 		})

@@ -18,23 +18,24 @@ import (
 
 // setState is what the controller remembers of a set from one reconcile to the next.
 // One reconcile of a set runs at a time. Beside it, the events of sandboxes and
-// templates change expectations, burst, surge, shortage, starts, backoff and
+// templates change expectations, claimRate, burst, shortage, createTimes, backoff and
 // revisionMissing, and the reconcile's own creates and deletes run side by side. So
 // all of it is used under the lock of setStates.
 type setState struct {
 	uid          types.UID
 	expectations expectations
-	burst        burst
-	surge        surgeMemory
+	claimRate    claimRate
+	burst        burstMemory
 	backoff      backoff
 	shortage     shortage
-	starts       starts
-	trouble      conditionThrottle
+	createTimes  createTimes
+	throttle     conditionThrottle
 	// statusDue is when the status may be written again.
 	statusDue time.Time
 
-	// held reports whether no node takes sandboxes of the pool, as was reported.
-	held bool
+	// unscheduledReported is true after the event WarmPoolNotProgressing was sent, until
+	// WarmPoolProgressing is.
+	unscheduledReported bool
 	// compared remembers which pairs of revisions differ in metadata alone.
 	compared map[[2]string]bool
 
@@ -47,8 +48,8 @@ type setState struct {
 
 // took notes that a claim took a sandbox out of the pool.
 func (s *setState) took(now time.Time) {
+	s.claimRate.took(now)
 	s.burst.took(now)
-	s.surge.took(now)
 	s.shortage.took(now)
 }
 
@@ -85,7 +86,7 @@ func (s *setStates) track(set *v1alpha1.SandboxSet) {
 		return
 	}
 	s.sets[key] = &setState{
-		uid: set.UID, expectations: newExpectations(), burst: burst{quiet: s.quiet}, starts: starts{},
+		uid: set.UID, expectations: newExpectations(), claimRate: claimRate{quiet: s.quiet}, createTimes: createTimes{},
 	}
 }
 
@@ -109,7 +110,7 @@ func (s *setStates) forget(set types.NamespacedName) {
 // eventDelay is how long to gather events of a set before it is reconciled.
 func (s *setStates) eventDelay(set types.NamespacedName) time.Duration {
 	delay := s.quiet
-	s.update(set, func(state *setState) { delay = state.burst.eventDelay() })
+	s.update(set, func(state *setState) { delay = state.claimRate.eventDelay() })
 	return delay
 }
 
@@ -181,18 +182,18 @@ func (s *shortage) counted(available, replicas int, now time.Time) (since time.T
 	return s.since, length
 }
 
-// starts are the times at which the creates of sandboxes that are still starting
-// began. It measures how long they take to be available, but not those of a
+// createTimes are the times at which the creates of sandboxes that are still starting
+// began. They measure how long sandboxes take to be available, but not those of a
 // controller before this one.
-type starts map[types.UID]time.Time
+type createTimes map[types.UID]time.Time
 
-// observed takes in what use a sandbox has now. It returns how long the sandbox has
+// observed takes in the state of a sandbox in its pool. It returns how long the sandbox has
 // taken to be available, once.
-func (s starts) observed(sandbox types.UID, now use, at time.Time) (time.Duration, bool) {
+func (s createTimes) observed(sandbox types.UID, now poolState, at time.Time) (time.Duration, bool) {
 	began, starting := s[sandbox]
-	if !starting || now == useCreating {
+	if !starting || now == stateCreating {
 		return 0, false
 	}
 	delete(s, sandbox)
-	return at.Sub(began), now == useAvailable
+	return at.Sub(began), now == stateAvailable
 }

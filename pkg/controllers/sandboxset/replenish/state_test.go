@@ -70,19 +70,19 @@ func TestShortage(t *testing.T) {
 
 func TestStarts(t *testing.T) {
 	zero := time.Unix(100, 0)
-	s := starts{"quick": zero, "slow": zero.Add(time.Second), "failed": zero.Add(2 * time.Second)}
+	s := createTimes{"quick": zero, "slow": zero.Add(time.Second), "failed": zero.Add(2 * time.Second)}
 	for _, step := range []struct {
 		uid   types.UID
-		now   use
+		now   poolState
 		after int           // seconds
 		want  time.Duration // 0: nothing is measured
 	}{
-		{"quick", useCreating, 5, 0},
-		{"quick", useAvailable, 6, 6 * time.Second},
-		{"quick", useAvailable, 7, 0}, // a start is measured once
-		{"failed", useGarbage, 8, 0},
-		{"stranger", useAvailable, 9, 0},
-		{"slow", useAvailable, 10, 9 * time.Second},
+		{"quick", stateCreating, 5, 0},
+		{"quick", stateAvailable, 6, 6 * time.Second},
+		{"quick", stateAvailable, 7, 0}, // a start is measured once
+		{"failed", stateEnded, 8, 0},
+		{"stranger", stateAvailable, 9, 0},
+		{"slow", stateAvailable, 10, 9 * time.Second},
 	} {
 		got, ok := s.observed(step.uid, step.now, zero.Add(time.Duration(step.after)*time.Second))
 		if ok != (step.want > 0) || ok && got != step.want {
@@ -102,7 +102,7 @@ func TestSetStates(t *testing.T) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	taken := func() int {
 		n := -1
-		states.update(key, func(s *setState) { n = s.burst.taken })
+		states.update(key, func(s *setState) { n = s.claimRate.taken })
 		return n
 	}
 	take := func() { states.update(key, func(s *setState) { s.took(epoch) }) }

@@ -30,8 +30,8 @@ const (
 	reasonSandboxesFail = "SandboxesFail"
 )
 
-// failure is what the condition ReplicaFailure should say, or nil.
-func failure(writeErr error, backoff time.Duration) *problem {
+// replicaFailure is what the condition ReplicaFailure should say, or nil.
+func replicaFailure(writeErr error, backoff time.Duration) *problem {
 	switch {
 	case writeErr != nil:
 		return newProblem(reasonFailedWrite, writeErr)
@@ -43,7 +43,7 @@ func failure(writeErr error, backoff time.Duration) *problem {
 
 // status is what the set's status should say. It is about the pool as this
 // reconcile leaves it: what it created counts, what it deleted does not.
-func (o *observation) status(c *poolCounts, failure *problem) v1alpha1.SandboxSetStatus {
+func (o *observation) status(c *poolCounts, replicaFailure *problem) v1alpha1.SandboxSetStatus {
 	status := *o.set.Status.DeepCopy()
 	status.ObservedGeneration = o.set.Generation
 	status.Replicas = int32(c.unused())
@@ -51,20 +51,20 @@ func (o *observation) status(c *poolCounts, failure *problem) v1alpha1.SandboxSe
 	status.UpdatedReplicas = int32(c.updated())
 	status.UpdatedAvailableReplicas = int32(c.updatedAvailable)
 	status.UpdateRevision = o.revision
-	status.CurrentRevision = o.current
+	status.CurrentRevision = o.currentRevision
 	status.Selector = labels.SelectorFromValidatedSet(labels.Set{
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
 		v1alpha1.LabelSandboxPool:    o.set.Name,
 	}).String()
 	o.setResolved(&status)
 	o.setAccepted(&status, c.updatedAvailable)
-	o.setAvailable(&status, c, o.findTrouble(c))
+	o.setAvailable(&status, c, o.findStartFailure(c))
 	o.setRolledOut(&status, c)
 	o.setScalingLimited(&status, c)
-	if failure == nil {
+	if replicaFailure == nil {
 		meta.RemoveStatusCondition(&status.Conditions, conditionReplicaFailure)
 	} else {
-		o.setCondition(&status, conditionReplicaFailure, metav1.ConditionTrue, failure.reason, failure.message)
+		o.setCondition(&status, conditionReplicaFailure, metav1.ConditionTrue, replicaFailure.reason, replicaFailure.message)
 	}
 	return status
 }
@@ -82,8 +82,8 @@ func (o *observation) setResolved(status *v1alpha1.SandboxSetStatus) {
 	switch {
 	case o.set.Spec.Template != nil:
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SetConditionTemplateResolved)
-	case o.unresolved != nil:
-		o.setCondition(status, v1alpha1.SetConditionTemplateResolved, metav1.ConditionFalse, o.unresolved.reason, o.unresolved.message)
+	case o.templateProblem != nil:
+		o.setCondition(status, v1alpha1.SetConditionTemplateResolved, metav1.ConditionFalse, o.templateProblem.reason, o.templateProblem.message)
 	default:
 		message := ""
 		if len(o.chain) > 0 {
@@ -99,7 +99,7 @@ func (o *observation) setResolved(status *v1alpha1.SandboxSetStatus) {
 // generation that it is about, while the set serves on at that revision because what
 // it asks for now cannot be used, or not be held yet.
 func (o *observation) setAccepted(status *v1alpha1.SandboxSetStatus, updatedAvailable int) {
-	if !o.cluster || o.unresolved != nil || o.templateErr != nil {
+	if !o.cluster || o.templateProblem != nil || o.templateErr != nil {
 		return
 	}
 	const kind = v1alpha1.SetConditionTemplateAccepted
@@ -125,10 +125,10 @@ func (o *observation) setAccepted(status *v1alpha1.SandboxSetStatus, updatedAvai
 // gauges are the figures of the pool.
 func (o *observation) gauges(c *poolCounts) poolGauges {
 	g := poolGauges{
-		replicas: o.replicas(), available: len(c.available), creating: len(c.creating) + c.pending, ended: len(c.garbage),
+		replicas: o.replicas(), available: len(c.available), creating: len(c.creating) + c.unseenCreates, ended: len(c.ended),
 	}
 	if claims.Burst(o.set) > 0 {
-		g.burst = &o.surge.wanted
+		g.burst = &o.burst.wanted
 	}
 	return g
 }

@@ -68,7 +68,7 @@ func TestSetAccepted(t *testing.T) {
 			}
 			o := &observation{set: set, targetRevision: targetRevision{revision: tc.revision}, dryRun: tc.dryRun, cluster: !tc.noCluster, now: time.Unix(1e9, 0)}
 			if tc.refused {
-				o.unresolved = &problem{v1alpha1.ReasonInvalidTemplate, "no such pod"}
+				o.templateProblem = &problem{v1alpha1.ReasonInvalidTemplate, "no such pod"}
 			}
 			if tc.missing {
 				o.templateErr = errors.New("connection refused")

@@ -38,7 +38,7 @@ type watches struct {
 func (w *watches) sets() handler.EventHandler {
 	comesOrGoes := func(ctx context.Context, set client.Object, q queue.Interface) {
 		enqueue(set, q)
-		w.enqueueSurging(ctx, set.GetNamespace(), set.GetName(), q)
+		w.enqueueBurstSets(ctx, set.GetNamespace(), set.GetName(), q)
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
@@ -83,9 +83,9 @@ func (w *watches) sandboxes() handler.EventHandler {
 func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	w.states.update(setOf(sandbox), func(s *setState) {
 		s.expectations.createObserved(sandbox.UID)
-		w.useObserved(s, sandbox)
+		w.recordStartDuration(s, sandbox)
 	})
-	w.enqueueOwner(sandbox, q)
+	w.enqueueSet(sandbox, q)
 }
 
 func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interface) {
@@ -102,8 +102,8 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 		if after.DeletionTimestamp != nil {
 			s.expectations.deleteObserved(after.UID)
 		}
-		w.useObserved(s, after)
-		if pooled && useOf(before, now) == useCreating && worked(after) {
+		w.recordStartDuration(s, after)
+		if pooled && stateInPool(before, now) == stateCreating && worked(after) {
 			s.backoff.succeeded(revisionOf(before))
 		}
 		if taken {
@@ -112,22 +112,22 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 	})
 	if taken {
 		w.claims.took(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
-		w.enqueueOwner(before, q)
+		w.enqueueSet(before, q)
 	}
-	w.enqueueOwner(after, q)
+	w.enqueueSet(after, q)
 }
 
 func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	w.states.update(setOf(sandbox), func(s *setState) {
 		s.expectations.deleteObserved(sandbox.UID)
-		delete(s.starts, sandbox.UID)
+		delete(s.createTimes, sandbox.UID)
 	})
-	w.enqueueOwner(sandbox, q)
+	w.enqueueSet(sandbox, q)
 }
 
-func (w *watches) useObserved(s *setState, sandbox *v1alpha1.Sandbox) {
+func (w *watches) recordStartDuration(s *setState, sandbox *v1alpha1.Sandbox) {
 	now := w.clock.Now()
-	if duration, ok := s.starts.observed(sandbox.UID, useOf(sandbox, now), now); ok {
+	if duration, ok := s.createTimes.observed(sandbox.UID, stateInPool(sandbox, now), now); ok {
 		startDuration.Observe(duration.Seconds())
 	}
 }
@@ -148,7 +148,7 @@ func worked(sandbox *v1alpha1.Sandbox) bool {
 func (w *watches) waitingClaims() handler.EventHandler {
 	changed := func(ctx context.Context, object client.Object, q queue.Interface) {
 		if claim, ok := object.(*v1alpha1.SandboxClaim); ok && w.claims.update(claim) {
-			w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
+			w.enqueueBurstSets(ctx, claim.Namespace, askedFor(claim).Name, q)
 		}
 	}
 	return handler.Funcs{
@@ -156,7 +156,7 @@ func (w *watches) waitingClaims() handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) { changed(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) {
 			if claim, ok := e.Object.(*v1alpha1.SandboxClaim); ok && w.claims.remove(client.ObjectKeyFromObject(claim)) {
-				w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
+				w.enqueueBurstSets(ctx, claim.Namespace, askedFor(claim).Name, q)
 			}
 		},
 	}
@@ -172,7 +172,7 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 			continue
 		}
 		if claim := w.claims.claim(owner.UID); claim != nil {
-			w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
+			w.enqueueBurstSets(ctx, claim.Namespace, askedFor(claim).Name, q)
 		}
 	}
 }
@@ -201,10 +201,10 @@ func (w *watches) templates() handler.EventHandler {
 	}
 }
 
-// enqueueSurging enqueues the sets with a burst that are of a name or refer to the
+// enqueueBurstSets enqueues the sets with a burst that are of a name or refer to the
 // template of that name: claims that ask for it may be theirs.
-func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q queue.Interface) {
-	sets, err := w.caches.surging.Surging(namespace, name)
+func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, q queue.Interface) {
+	sets, err := w.caches.burstSets.ByName(namespace, name)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to find the sets that may grow", "namespace", namespace, "name", name)
 		return
@@ -214,8 +214,8 @@ func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q 
 	}
 }
 
-// enqueueOwner enqueues the set that owns a sandbox, if any.
-func (w *watches) enqueueOwner(sandbox *v1alpha1.Sandbox, q queue.Interface) {
+// enqueueSet enqueues the set that owns a sandbox, if any.
+func (w *watches) enqueueSet(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	if v1alpha1.IsInPool(sandbox) {
 		w.enqueueGathered(setOf(sandbox), q)
 	}

@@ -73,7 +73,7 @@ func (w *writer) width(o *observation) int {
 		return 0
 	}
 	width := w.concurrency
-	w.states.update(key, func(s *setState) { width = s.burst.width(o.desired(), w.concurrency, now) })
+	w.states.update(key, func(s *setState) { width = s.claimRate.width(o.desired(), w.concurrency, now) })
 	if specChanged(o.set) {
 		return max(width, 1)
 	}
@@ -86,7 +86,7 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 		return 0, nil
 	}
 	key := client.ObjectKeyFromObject(o.set)
-	model, err := podtemplate.NewSandbox(o.from, o.revision, o.resolved)
+	model, err := podtemplate.NewSandbox(o.setAtRevision, o.revision, o.resolved)
 	if err != nil {
 		return 0, err
 	}
@@ -98,15 +98,15 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 		began := w.clock.Now()
 		if err := w.client.Create(ctx, sandbox); err != nil {
 			w.states.update(key, func(s *setState) { s.expectations.createFailed() })
-			if refusal := refusalOf(err, sandbox.Name); refusal != "" {
+			if message := createErrorMessage(err, sandbox.Name); message != "" {
 				mu.Lock()
 				defer mu.Unlock()
-				o.refusal = refusal
+				o.createError = message
 			}
 			return err
 		}
 		w.states.update(key, func(s *setState) {
-			s.starts[sandbox.UID] = began
+			s.createTimes[sandbox.UID] = began
 			s.expectations.created(sandbox.UID, o.revision, w.clock.Now())
 		})
 		mu.Lock()
@@ -116,7 +116,7 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 	})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// Nothing can be created there any more, and the set will go as well.
-		o.refusal = ""
+		o.createError = ""
 		return n, nil
 	}
 	w.report.created(o.set, created, err)
@@ -142,7 +142,7 @@ func (w *writer) remove(ctx context.Context, o *observation, p plan, width func(
 	deleted := map[removalReason]int{}
 	removed, err := slowStart(ctx, len(p.remove), width, func(i int) error {
 		sandbox := p.remove[i]
-		if useOf(sandbox, o.now) == useAvailable && !spare() {
+		if stateInPool(sandbox, o.now) == stateAvailable && !spare() {
 			return nil
 		}
 		w.states.update(key, func(s *setState) { s.expectations.expectDelete(sandbox.UID, w.clock.Now()) })
@@ -190,7 +190,7 @@ func (w *writer) spare(o *observation, p plan) (func() bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		stock := 0
-		w.states.update(client.ObjectKeyFromObject(o.set), func(s *setState) { stock = s.burst.stock })
+		w.states.update(client.ObjectKeyFromObject(o.set), func(s *setState) { stock = s.claimRate.stock })
 		if stock-spent <= floor {
 			return false
 		}
@@ -239,29 +239,29 @@ func (w *writer) removeFinalizer(ctx context.Context, set *v1alpha1.SandboxSet) 
 	return nil
 }
 
-// writeStatus writes the status, if it changed. It returns false where the set
+// writeStatus writes the status, if it changed. It returns true where the set
 // that it was made from is no longer the current one: then the status would be
 // about an old spec, and the new one is on its way into the cache.
-func (w *writer) writeStatus(ctx context.Context, o *observation, status v1alpha1.SandboxSetStatus) (bool, error) {
+func (w *writer) writeStatus(ctx context.Context, o *observation, status v1alpha1.SandboxSetStatus) (isConflict bool, err error) {
 	if equality.Semantic.DeepEqual(o.set.Status, status) {
-		return true, nil
+		return false, nil
 	}
 	set := o.set.DeepCopy() // the cache's own object stays as it is
 	set.Status = status
 	patch := client.MergeFromWithOptions(o.set, client.MergeFromWithOptimisticLock{})
-	err := w.client.Status().Patch(ctx, set, patch)
+	err = w.client.Status().Patch(ctx, set, patch)
 	switch {
 	case apierrors.IsConflict(err):
-		return false, nil
-	case apierrors.IsNotFound(err):
 		return true, nil
+	case apierrors.IsNotFound(err):
+		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("writing the status of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}
 	due := w.clock.Now().Add(writepace.MinInterval(set))
 	w.states.update(client.ObjectKeyFromObject(set), func(s *setState) { s.statusDue = due })
 	w.report.statusWritten(o.set, &status)
-	return true, nil
+	return false, nil
 }
 
 // maxBatch bounds how long a batch can be, and so how late a slow start notices

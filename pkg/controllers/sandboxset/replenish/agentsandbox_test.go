@@ -58,7 +58,7 @@ func TestPlanOfWarmPools(t *testing.T) {
 	gated := notReadyFor("f", 100*long, corev1.PodReasonSchedulingGated, "Scheduling is blocked").gated(metav1.ConditionTrue, 100*long)
 	released := notReadyFor("f", 100*long, v1alpha1.ReasonPodReady, "").gated(metav1.ConditionFalse, short)
 	releasedLong := notReadyFor("f", 100*long, v1alpha1.ReasonPodReady, "").gated(metav1.ConditionFalse, long)
-	broken := targetRevision{revision: current, current: "pool-" + current}
+	broken := targetRevision{revision: current, currentRevision: "pool-" + current}
 	tests := map[string]struct {
 		kind   v1alpha1.SandboxSetUpdateType
 		pool   []builder
@@ -76,12 +76,12 @@ func TestPlanOfWarmPools(t *testing.T) {
 		"slow, OnReplenish":      {kind: v1alpha1.SetUpdateOnReplenish, pool: slow, remove: []string{"a"}, held: 2, after: time.Second},
 		"slow, Recreate":         {kind: v1alpha1.SetUpdateRecreate, pool: slow, remove: []string{"a"}, held: 2, after: time.Second},
 		"slow, without template": {kind: v1alpha1.SetUpdateOnReplenish, pool: slow, target: &broken},
-		"gated":                  {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{gated}, held: 1, after: heldRecheck},
-		"not told to be gated":   {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{notReadyFor("f", long, corev1.PodReasonSchedulingGated, "Scheduling is blocked")}, held: 1, after: heldRecheck},
-		"scheduler fails":        {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{notReadyFor("f", long, corev1.PodReasonSchedulerError, "no")}, held: 1, after: heldRecheck},
+		"gated":                  {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{gated}, held: 1, after: unscheduledRecheck},
+		"not told to be gated":   {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{notReadyFor("f", long, corev1.PodReasonSchedulingGated, "Scheduling is blocked")}, held: 1, after: unscheduledRecheck},
+		"scheduler fails":        {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{notReadyFor("f", long, corev1.PodReasonSchedulerError, "no")}, held: 1, after: unscheduledRecheck},
 		"gates just removed":     {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{released}, after: time.Second},
 		"gates removed long ago": {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{releasedLong}, remove: []string{"f"}},
-		"held only":              {kind: v1alpha1.SetUpdateOnReplenish, pool: append(slices.Clone(slow[2:]), pool[:2]...), held: 2, after: heldRecheck},
+		"held only":              {kind: v1alpha1.SetUpdateOnReplenish, pool: append(slices.Clone(slow[2:]), pool[:2]...), held: 2, after: unscheduledRecheck},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,11 +103,11 @@ func TestPlanOfWarmPools(t *testing.T) {
 			if diff := cmp.Diff(test.remove, removed, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("remove (-want +got):\n%s", diff)
 			}
-			if p.held != test.held || p.slowAfter != test.after {
-				t.Errorf("held %d, and again after %s; want %d and %s", p.held, p.slowAfter, test.held, test.after)
+			if p.keptUnscheduled != test.held || p.requeueAfter != test.after {
+				t.Errorf("held %d, and again after %s; want %d and %s", p.keptUnscheduled, p.requeueAfter, test.held, test.after)
 			}
 			for _, sandbox := range p.remove {
-				if late := len(p.slow) > 0; late != (p.reasonFor(sandbox, epoch) == removalNotReady) {
+				if late := len(p.notReadyTooLong) > 0; late != (p.reasonFor(sandbox, epoch) == removalNotReady) {
 					t.Errorf("%s is removed as %s", sandbox.Name, p.reasonFor(sandbox, epoch))
 				}
 			}
@@ -201,7 +201,7 @@ func testNotProgressing(t *testing.T, f *fixture) {
 	f.pass(progressDeadline + 10*time.Second)
 	events.events = nil
 	for range 2 {
-		if after := f.reconcile().RequeueAfter; after <= 0 || after > heldRecheck {
+		if after := f.reconcile().RequeueAfter; after <= 0 || after > unscheduledRecheck {
 			t.Errorf("looks again after %s", after)
 		}
 	}

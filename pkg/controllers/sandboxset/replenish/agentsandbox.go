@@ -20,44 +20,45 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// The rules of agent-sandbox for its warm pools, which are sets with one of its update
-// types. Other sets wait for their sandboxes as long as it takes, as OpenKruise's do.
+// The rules of agent-sandbox for its pools, which are sets with one of its update types
+// (v1alpha1.IsAgentSandboxPool). Other sets wait for their sandboxes as long as it takes, as OpenKruise's do.
 const (
-	// progressDeadline is how long a sandbox of a warm pool may be not ready before it is
+	// progressDeadline is how long a sandbox of such a pool may be not ready before it is
 	// replaced, without the time that its pod waits behind a scheduling gate.
 	progressDeadline = 5 * time.Minute
-	// heldRecheck is after what time one that no node takes is looked at again.
-	heldRecheck = time.Minute
+	// unscheduledRecheck is after what time one that no node takes is looked at again.
+	unscheduledRecheck = time.Minute
 )
 
-// slowStarts are the sandboxes of a warm pool that have not been ready for too long.
-type slowStarts struct {
+// notReadyTooLong are the sandboxes of a pool that have not been ready for too long.
+type notReadyTooLong struct {
 	// replace are those for which another one may do better.
 	replace []*v1alpha1.Sandbox
-	// held is how many are kept although they are slow, because their pods are unschedulable or
+	// keptUnscheduled is how many are kept all the same, because their pods are unschedulable or
 	// wait behind a scheduling gate: another one would wait in the same way.
-	held int
-	// next is after what time there may be more; 0 is never.
-	next time.Duration
+	keptUnscheduled int
+	// requeueAfter is after what time there may be more; 0 is never.
+	requeueAfter time.Duration
 }
 
 // withoutNode are the reasons of the condition PodScheduled of a pod without a node.
 var withoutNode = []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
 
-// slow returns the sandboxes of a warm pool that have not been ready for too long.
-func (o *observation) slow(c *poolCounts) slowStarts {
-	var s slowStarts
-	if !v1alpha1.IsWarmPool(o.set) || !o.canCreate() {
+// findNotReadyTooLong returns the sandboxes of a pool of agent-sandbox that have not been ready for
+// too long.
+func (o *observation) findNotReadyTooLong(c *poolCounts) notReadyTooLong {
+	var s notReadyTooLong
+	if !v1alpha1.IsAgentSandboxPool(o.set) || !o.canCreate() {
 		return s
 	}
 	for _, sandbox := range c.creating {
-		left := notReadySince(sandbox).Add(progressDeadline).Sub(o.now)
+		remaining := notReadySince(sandbox).Add(progressDeadline).Sub(o.now)
 		switch reason, _, known := whyNotAvailable(sandbox); {
-		case left > 0:
-			s.next = queue.Sooner(s.next, left)
+		case remaining > 0:
+			s.requeueAfter = queue.MinRequeue(s.requeueAfter, remaining)
 		case v1alpha1.IsGated(sandbox), known && slices.Contains(withoutNode, reason):
-			s.held++
-			s.next = queue.Sooner(s.next, heldRecheck)
+			s.keptUnscheduled++
+			s.requeueAfter = queue.MinRequeue(s.requeueAfter, unscheduledRecheck)
 		default:
 			s.replace = append(s.replace, sandbox)
 		}
@@ -80,7 +81,7 @@ func notReadySince(sandbox *v1alpha1.Sandbox) time.Time {
 // those of another template, and those whose template says something else of their pods,
 // their volumes or their Service. Metadata alone makes none stale.
 func (o *observation) stale(c *poolCounts) []*v1alpha1.Sandbox {
-	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.from))
+	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.setAtRevision))
 	isStale := func(sandbox *v1alpha1.Sandbox) bool {
 		revision := revisionOf(sandbox)
 		return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != template || revision != o.revision && !o.alike.Has(revision)
@@ -115,12 +116,12 @@ func (c *Controller) alikeRevisions(o *observation) (sets.Set[string], error) {
 	if len(older) == 0 {
 		return alike, nil
 	}
-	held, err := c.caches.revisionsOf(o.set)
+	owned, err := c.caches.revisionsOf(o.set)
 	if err != nil {
 		return nil, fmt.Errorf("finding the revisions of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}
 	var target *v1alpha1.SandboxTemplate
-	for _, template := range held {
+	for _, template := range owned {
 		revision := template.Labels[v1alpha1.LabelTemplateHash]
 		if !older.Has(revision) || !c.revisions.podTemplates.HoldsRevision(template, revision) {
 			continue
@@ -130,7 +131,7 @@ func (c *Controller) alikeRevisions(o *observation) (sets.Set[string], error) {
 		c.states.update(key, func(s *setState) { same, known = s.compared[pair] })
 		if !known {
 			if target == nil {
-				target = podtemplate.Materialize(o.from, o.revision, o.resolved)
+				target = podtemplate.Materialize(o.setAtRevision, o.revision, o.resolved)
 			}
 			same = podtemplate.SameButMetadata(target, template)
 			c.states.update(key, func(s *setState) { s.noteCompared(pair, same) })
@@ -150,16 +151,16 @@ func (s *setState) noteCompared(pair [2]string, same bool) {
 	s.compared[pair] = same
 }
 
-// sendProgressEvent sends an event when slow sandboxes of a warm pool begin to be kept because they have
-// no node, and another one when that is over.
-func (c *Controller) sendProgressEvent(set *v1alpha1.SandboxSet, held int) {
-	var was bool
-	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { was, s.held = s.held, held > 0 })
+// sendProgressEvent sends an event when sandboxes that have not been ready for too long begin to be
+// kept because they have no node, and another one when that is over.
+func (c *Controller) sendProgressEvent(set *v1alpha1.SandboxSet, keptUnscheduled int) {
+	var wasReported bool
+	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { wasReported, s.unscheduledReported = s.unscheduledReported, keptUnscheduled > 0 })
 	switch {
-	case held > 0 && !was:
+	case keptUnscheduled > 0 && !wasReported:
 		c.report.event(set, corev1.EventTypeWarning, eventNotProgressing, "Reconciling", fmt.Sprintf(
-			"%d sandboxes have not been ready for %s because their pods are unschedulable or behind scheduling gates; they are kept until their pods have a node", held, progressDeadline))
-	case held == 0 && was:
+			"%d sandboxes have not been ready for %s because their pods are unschedulable or behind scheduling gates; they are kept until their pods have a node", keptUnscheduled, progressDeadline))
+	case keptUnscheduled == 0 && wasReported:
 		c.report.event(set, corev1.EventTypeNormal, eventProgressing, "Reconciling", "No sandbox waits for a node for too long any more")
 	}
 }
