@@ -12,8 +12,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// An agent-runtime takes commands from everyone until it has an access token. That of a pool
-// gets one before the sandbox counts as available, which the claim that gets the sandbox keeps.
+// An agent-runtime takes commands from everyone until it has an access token. In a pool, the
+// runtime gets its token before the sandbox is available. The claim keeps that token.
 // The API server writes RuntimeInitialized False/Pending when the sandbox comes into the pool;
 // when the pod is ready, an API server sets the token and writes how that went.
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package index adds indexes to the informers of a manager's cache and looks objects
-// up in them: by their controller, and by the template that they refer to. It returns
+// up in them: by their controller, by the template that they refer to, by the claim that
+// they are bound to and by the node that they run on. It returns
 // the cached objects themselves: pools are large, and copying one to count it would
 // cost more than counting it.
 package index
@@ -51,7 +52,7 @@ func lookup[T client.Object](indexer toolscache.Indexer, name, value string) ([]
 	for _, object := range found {
 		typed, ok := object.(T)
 		if !ok {
-			return nil, fmt.Errorf("the cache of another kind holds a %T", object)
+			return nil, fmt.Errorf("index %s holds a %T", name, object)
 		}
 		objects = append(objects, typed)
 	}

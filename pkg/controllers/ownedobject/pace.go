@@ -35,10 +35,10 @@ func (r *Reconciler[T]) delay(owner client.Object, object client.ObjectKey) time
 func (r *Reconciler[T]) record(owner client.Object, object T, err error) (pause time.Duration, repeated bool) {
 	taken, refused := paceKeys(owner, client.ObjectKeyFromObject(object))
 	if err != nil {
-		pause, _ = r.Pacer.Record(refused, object)
+		pause, _ = r.Pacer.RecordKey(refused, object)
 		return pause, false
 	}
-	return r.Pacer.Record(taken, object)
+	return r.Pacer.RecordKey(taken, object)
 }
 
 // forget forgets an object that is no longer wanted.

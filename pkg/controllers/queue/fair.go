@@ -46,7 +46,7 @@ func (q *fairQueue[R]) AddWithOpts(o priorityqueue.AddOpts, requests ...R) {
 		case o.Priority != nil && *o.Priority < 0:
 			q.storage.addLow(request)
 			q.Add(request)
-			q.storage.addedLow(request) // is still there if the request is being worked on
+			q.storage.takeLow(request) // is still there if the request is being worked on
 		default:
 			q.Add(request)
 		}
@@ -85,8 +85,9 @@ func (s *fairStorage[R]) addLow(request R) {
 	s.adding[request] = struct{}{}
 }
 
-// addedLow reports whether a request that is added now has low priority.
-func (s *fairStorage[R]) addedLow(request R) bool {
+// takeLow reports whether a request that is being added has low priority, and forgets that it is
+// being added.
+func (s *fairStorage[R]) takeLow(request R) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, low := s.adding[request]
@@ -96,7 +97,7 @@ func (s *fairStorage[R]) addedLow(request R) bool {
 
 // Push implements workqueue.Queue.
 func (s *fairStorage[R]) Push(request R) {
-	if s.addedLow(request) {
+	if s.takeLow(request) {
 		s.isLow[request] = struct{}{}
 		s.low.push(s.namespaceOf(request), request)
 		return
@@ -106,7 +107,7 @@ func (s *fairStorage[R]) Push(request R) {
 
 // Touch implements workqueue.Queue. A request that waits with low priority loses that.
 func (s *fairStorage[R]) Touch(request R) {
-	if _, low := s.isLow[request]; s.addedLow(request) || !low {
+	if _, low := s.isLow[request]; s.takeLow(request) || !low {
 		return
 	}
 	s.leaveLow(request)
@@ -140,20 +141,20 @@ func (s *fairStorage[R]) Pop() R {
 
 // turns are requests by namespace. The zero value is empty.
 type turns[R comparable] struct {
-	of map[string][]R
+	byNamespace map[string][]R
 	// next are the namespaces that have requests, in the order of their turns.
 	next []string
 	len  int
 }
 
 func (t *turns[R]) push(namespace string, request R) {
-	if t.of == nil {
-		t.of = map[string][]R{}
+	if t.byNamespace == nil {
+		t.byNamespace = map[string][]R{}
 	}
-	if len(t.of[namespace]) == 0 {
+	if len(t.byNamespace[namespace]) == 0 {
 		t.next = append(t.next, namespace)
 	}
-	t.of[namespace] = append(t.of[namespace], request)
+	t.byNamespace[namespace] = append(t.byNamespace[namespace], request)
 	t.len++
 }
 
@@ -161,12 +162,12 @@ func (t *turns[R]) push(namespace string, request R) {
 func (t *turns[R]) pop() R {
 	namespace := t.next[0]
 	t.next = t.next[1:]
-	waiting := t.of[namespace]
+	waiting := t.byNamespace[namespace]
 	request := waiting[0]
 	if waiting = waiting[1:]; len(waiting) == 0 {
-		delete(t.of, namespace)
+		delete(t.byNamespace, namespace)
 	} else {
-		t.of[namespace] = waiting
+		t.byNamespace[namespace] = waiting
 		t.next = append(t.next, namespace)
 	}
 	t.len--

@@ -19,8 +19,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// Lookup finds templates in a manager's cache. That there is none is believed the server
-// alone: the cache may show an object before the template that it was created after.
+// Lookup finds templates in a manager's cache. Only the server is trusted when it says that a
+// template is missing, because the cache may show an object before the template that it was
+// created after.
 type Lookup struct {
 	// Cache reads from the cache. Required.
 	Cache client.Reader

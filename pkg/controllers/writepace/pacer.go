@@ -3,7 +3,7 @@
 
 // Package writepace delays repeated writes of the same object. For example, a process in a sandbox
 // can toggle the readiness of its pod without end. Each write of the status stores the whole object
-// again, and write limits reject of the writes of controllers only creates.
+// again, and write limits reject only the creates of controllers, not their updates.
 package writepace
 
 import (
@@ -69,12 +69,12 @@ func (p *Pacer) Delay(key types.NamespacedName) time.Duration {
 
 // RecordWrite records a write of an object.
 func (p *Pacer) RecordWrite(object client.Object) {
-	p.Record(client.ObjectKeyFromObject(object), object)
+	p.RecordKey(client.ObjectKeyFromObject(object), object)
 }
 
-// Record records a write of an object under a key of the caller's. It returns the pause that
+// RecordKey records a write of an object under a key of the caller's. It returns the pause that
 // follows, and reports whether the write repeats an earlier one that counts still.
-func (p *Pacer) Record(key types.NamespacedName, object client.Object) (pause time.Duration, repeated bool) {
+func (p *Pacer) RecordKey(key types.NamespacedName, object client.Object) (pause time.Duration, repeated bool) {
 	bytes := size(object)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,12 +28,12 @@ const pauseGrace = 5
 // of a pod: both are refused where the sandbox is not the version that the plan was made
 // for, and then the pod stays.
 func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *observation, p plan) (reconcile.Result, error) {
-	version, current, err := c.writer.writeMetadata(ctx, key, o.sandbox, &p)
-	if err != nil || !current {
+	version, isCurrent, err := c.writer.writeMetadata(ctx, key, o.sandbox, &p)
+	if err != nil || !isCurrent {
 		return reconcile.Result{}, err
 	}
 	var requeueAfter time.Duration
-	if p.action == create {
+	if p.action == actionCreate {
 		if p, requeueAfter, err = c.create(ctx, key, o); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -44,7 +44,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 		}
 	}
 	var labelErr error
-	if p.action == label {
+	if p.action == actionLabel {
 		delay := c.labeler.delay(o)
 		if requeueAfter = max(requeueAfter, delay); delay == 0 {
 			// Wrong metadata does not keep the status from being written.
@@ -52,11 +52,11 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 		}
 	}
 	var statusDelay time.Duration
-	version, current, statusDelay, err = c.writeStatus(ctx, key, o, version, &p)
-	if err = errors.Join(labelErr, err); err != nil || !current {
+	version, isCurrent, statusDelay, err = c.writeStatus(ctx, key, o, version, &p)
+	if err = errors.Join(labelErr, err); err != nil || !isCurrent {
 		return reconcile.Result{}, err
 	}
-	if p.action == remove {
+	if p.action == actionRemove {
 		if requeueAfter, err = c.remove(ctx, key, o, version, &p); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -68,7 +68,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 func (c *Controller) requeueAfter(key types.NamespacedName, o *observation, p *plan, requeueAfter time.Duration) time.Duration {
 	if o.pod == nil {
 		// Waiting for a pod of which there may be no event.
-		requeueAfter = max(requeueAfter, c.expectations.left(key), c.creates.left(key))
+		requeueAfter = max(requeueAfter, c.memory.podExpectations.remaining(key), c.memory.createBackoff.remaining(key))
 	}
 	return queue.MinRequeue(p.requeueAfter, requeueAfter)
 }
@@ -77,18 +77,18 @@ func (c *Controller) requeueAfter(key types.NamespacedName, o *observation, p *p
 // is never delayed if the pod is about to be deleted.
 func (c *Controller) writeStatus(
 	ctx context.Context, key types.NamespacedName, o *observation, version string, p *plan,
-) (after string, current bool, wait time.Duration, err error) {
+) (after string, isCurrent bool, wait time.Duration, err error) {
 	if isRecycling(o.sandbox) {
-		c.statusPacer.forget(key) // what one user causes does not delay the next one
+		c.memory.statusPacer.forget(key) // what one user causes does not delay the next one
 	}
-	if p.action != remove {
-		wait = c.statusPacer.delay(key, o.sandbox, &p.status)
+	if p.action != actionRemove {
+		wait = c.memory.statusPacer.delay(key, o.sandbox, &p.status)
 	}
 	if wait > 0 {
 		return version, true, wait, nil
 	}
-	after, current, err = c.writer.writeStatus(ctx, key, o.sandbox, version, p)
-	return after, current, 0, err
+	after, isCurrent, err = c.writer.writeStatus(ctx, key, o.sandbox, version, p)
+	return after, isCurrent, 0, err
 }
 
 // remove deletes this very pod, unless that was refused a moment ago. It returns after
@@ -97,18 +97,18 @@ func (c *Controller) writeStatus(
 func (c *Controller) remove(
 	ctx context.Context, key types.NamespacedName, o *observation, version string, p *plan,
 ) (time.Duration, error) {
-	if left := c.deletes.left(key); left > 0 {
+	if left := c.memory.deleteBackoff.remaining(key); left > 0 {
 		return left, nil
 	}
 	err := c.client.Delete(ctx, o.pod.DeepCopy(), client.Preconditions{UID: new(o.pod.UID)}, client.GracePeriodSeconds(pauseGrace))
 	switch {
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		c.deletes.forget(key)
+		c.memory.deleteBackoff.forget(key)
 		return 0, nil // the cache is about to show it
 	case !isRefusal(err):
 		return 0, fmt.Errorf("deleting Pod %s/%s of a sandbox that is %s: %w", o.pod.Namespace, o.pod.Name, p.status.Phase, err)
 	}
-	c.deletes.tried(key)
+	c.memory.deleteBackoff.recordAttempt(key)
 	c.recorder.Event(o.sandbox, corev1.EventTypeWarning, reasonPodDeleteFailed, err.Error())
 	before := &v1alpha1.Sandbox{ObjectMeta: o.sandbox.ObjectMeta, Status: p.status}
 	refused := plan{status: *p.status.DeepCopy()}
@@ -118,5 +118,5 @@ func (c *Controller) remove(
 		o.setCondition(&refused, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, err.Error())
 	}
 	_, _, err = c.writer.writeStatus(ctx, key, before, version, &refused)
-	return c.deletes.left(key), err
+	return c.memory.deleteBackoff.remaining(key), err
 }

@@ -57,7 +57,7 @@ func TestKeepUnused(t *testing.T) {
 			Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: v1alpha1.SafeToEvict},
 		}}
 		sandbox.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
-		got, err := c.whole(t.Context(), sandbox)
+		got, err := c.resolver.whole(t.Context(), sandbox)
 		if err != nil {
 			t.Fatal(err)
 		}

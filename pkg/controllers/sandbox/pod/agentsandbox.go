@@ -37,21 +37,21 @@ const (
 	expiredMessage = "The sandbox has expired"
 )
 
-// podName is what becomes of the annotation with the name of a sandbox's pod.
-type podName int
+// podNameAction is what becomes of the annotation with the name of a sandbox's pod.
+type podNameAction int
 
 const (
 	// keepPodName: it stays as it is.
-	keepPodName podName = iota
+	keepPodName podNameAction = iota
 	// setPodName: it names the pod.
 	setPodName
 	// dropPodName: there is none.
 	dropPodName
 )
 
-// podName returns what becomes of the annotation in a status. It is written before the
+// podNameActionFor returns what becomes of the annotation in a status. It is written before the
 // status, so it is there when the sandbox is seen ready.
-func (o *observation) podName(status *v1alpha1.SandboxStatus) podName {
+func (o *observation) podNameActionFor(status *v1alpha1.SandboxStatus) podNameAction {
 	switch {
 	case !v1alpha1.OfAgentSandbox(o.sandbox):
 		return keepPodName
@@ -63,14 +63,10 @@ func (o *observation) podName(status *v1alpha1.SandboxStatus) podName {
 	return keepPodName
 }
 
-func hasEnded(phase v1alpha1.SandboxPhase) bool {
-	return phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed
-}
-
-// goesOn reports whether something is to be done about a sandbox that has ended.
-func (o *observation) goesOn() bool {
+// needsWork reports whether something is to be done about a sandbox that has ended.
+func (o *observation) needsWork() bool {
 	if o.expired() {
-		return !v1alpha1.SandboxExpired(o.sandbox) || o.sandbox.Status.PodInfo.PodUID != "" || o.owned()
+		return !v1alpha1.SandboxExpired(o.sandbox) || o.sandbox.Status.PodInfo.PodUID != "" || o.ownsPod()
 	}
 	return v1alpha1.OfAgentSandbox(o.sandbox) && o.sandbox.Spec.Paused
 }
@@ -102,20 +98,20 @@ func (o *observation) expire(p *plan) {
 // removeEnded deletes the pod of a sandbox that has ended.
 func (o *observation) removeEnded(p *plan) {
 	switch {
-	case o.owned():
+	case o.ownsPod():
 		if o.pod.DeletionTimestamp == nil {
-			p.action = remove
+			p.action = actionRemove
 		}
-	case !o.sure:
-		p.action = ask
+	case !o.isFromServer:
+		p.action = actionReadFromServer
 	default:
 		forgetPod(p)
 	}
 }
 
-// blocked reports whether a stranger's pod has the name of a sandbox of agent-sandbox that
+// hasForeignPod reports whether a stranger's pod has the name of a sandbox of agent-sandbox that
 // is to be suspended, and says so.
-func (o *observation) blocked(p *plan) bool {
+func (o *observation) hasForeignPod(p *plan) bool {
 	if o.pod == nil || !o.sandbox.Spec.Paused || o.expired() || !v1alpha1.OfAgentSandbox(o.sandbox) {
 		return false
 	}
@@ -124,20 +120,20 @@ func (o *observation) blocked(p *plan) bool {
 	return true
 }
 
-// lose says what becomes of a sandbox that ran, and whose pod is gone or being deleted: in
+// handleLostPod says what becomes of a sandbox that ran, and whose pod is gone or being deleted: in
 // agent-sandbox it gets another one.
-func (o *observation) lose(p *plan) {
+func (o *observation) handleLostPod(p *plan) {
 	if v1alpha1.OfAgentSandbox(o.sandbox) {
 		o.startAgain(p)
 		return
 	}
-	o.end(p, v1alpha1.SandboxFailed, "Pod Not Found")
+	o.setEnded(p, v1alpha1.SandboxFailed, "Pod Not Found")
 }
 
 // startAgain takes the pod out of the status, and has another one made when there is none.
 func (o *observation) startAgain(p *plan) {
 	message := goneMessage
-	if !o.lost() {
+	if !o.hasLostPod() {
 		_, message = endOf(o.pod)
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxResuming, ""
@@ -173,12 +169,12 @@ func (o *observation) noteResumed(p *plan) {
 // setSuspended sets the condition Suspended. Its time advances with each change, also of
 // two in one second, which is as exact as times are stored.
 func (o *observation) setSuspended(p *plan, status metav1.ConditionStatus, reason string) {
-	const kind = v1alpha1.SandboxConditionSuspended
+	const conditionType = v1alpha1.SandboxConditionSuspended
 	at := o.now.Truncate(time.Second)
-	if last := meta.FindStatusCondition(p.status.Conditions, kind); last != nil && !at.After(last.LastTransitionTime.Time) {
+	if last := meta.FindStatusCondition(p.status.Conditions, conditionType); last != nil && !at.After(last.LastTransitionTime.Time) {
 		at = last.LastTransitionTime.Add(time.Second)
 	}
-	setCondition(&p.status, kind, status, reason, "", o.sandbox.Generation, at)
+	setCondition(&p.status, conditionType, status, reason, "", o.sandbox.Generation, at)
 }
 
 // noteFinished keeps when the pod of a sandbox of agent-sandbox ended. A claim may count

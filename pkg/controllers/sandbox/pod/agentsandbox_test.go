@@ -29,7 +29,7 @@ func policy(p v1alpha1.ShutdownPolicy) func(*v1alpha1.Sandbox) {
 }
 
 func watch(pod *corev1.Pod, sure bool, changes ...func(*v1alpha1.Sandbox)) *observation {
-	return &observation{sandbox: newSandbox(changes...), revision: revision, pod: pod, sure: sure, now: now}
+	return &observation{sandbox: newSandbox(changes...), revision: revision, pod: pod, isFromServer: sure, now: now}
 }
 
 // seen is a condition in the words of agent-sandbox of a sandbox with the status of a plan.
@@ -57,17 +57,17 @@ func TestAnotherPod(t *testing.T) {
 		t.Errorf("ours is %s", ours.status.Phase)
 	}
 	running = append(running, inAgents)
-	if p := decide(watch(nil, false, running...)); p.action != ask {
+	if p := decide(watch(nil, false, running...)); p.action != actionReadFromServer {
 		t.Errorf("a cache is believed: action %v", p.action)
 	}
 	o := watch(nil, true, running...)
 	p := decide(o)
-	if p.action != create || p.status.Phase != v1alpha1.SandboxResuming || p.status.SandboxIP != "" || p.status.PodInfo.PodUID != "" || p.podName != dropPodName {
-		t.Errorf("without a pod: action %v, pod name %v, status %+v", p.action, p.podName, p.status)
+	if p.action != actionCreate || p.status.Phase != v1alpha1.SandboxResuming || p.status.SandboxIP != "" || p.status.PodInfo.PodUID != "" || p.podNameAction != dropPodName {
+		t.Errorf("without a pod: action %v, pod name %v, status %+v", p.action, p.podNameAction, p.status)
 	}
 	o = watch(newPod(runs(corev1.ConditionTrue), terminating), false, running...)
 	p = decide(o)
-	if p.action != leave || p.status.Phase != v1alpha1.SandboxResuming || p.status.SandboxIP != "" {
+	if p.action != actionNone || p.status.Phase != v1alpha1.SandboxResuming || p.status.SandboxIP != "" {
 		t.Errorf("while it goes: action %v, status %+v", p.action, p.status)
 	}
 	if c := seen(t, o, p, v1beta1.ConditionReady); c.Status != metav1.ConditionFalse || c.Message != "Pod does not exist" {
@@ -83,8 +83,8 @@ func TestAnotherPod(t *testing.T) {
 	}
 	o = watch(newPod(runs(corev1.ConditionTrue), second), false, append(running, func(s *v1alpha1.Sandbox) { s.Status = p.status })...)
 	q := decide(o)
-	if q.status.Phase != v1alpha1.SandboxRunning || q.podName != setPodName || meta.FindStatusCondition(q.status.Conditions, v1alpha1.SandboxConditionResumed) != nil {
-		t.Errorf("with the new one: pod name %v, status %+v", q.podName, q.status)
+	if q.status.Phase != v1alpha1.SandboxRunning || q.podNameAction != setPodName || meta.FindStatusCondition(q.status.Conditions, v1alpha1.SandboxConditionResumed) != nil {
+		t.Errorf("with the new one: pod name %v, status %+v", q.podNameAction, q.status)
 	}
 }
 
@@ -92,8 +92,8 @@ func TestAnotherPod(t *testing.T) {
 func TestSuspendAndResume(t *testing.T) {
 	o := watch(nil, true, inAgents, paused, phase(v1alpha1.SandboxPaused))
 	p := decide(o)
-	if p.podName != dropPodName {
-		t.Errorf("pod name %v", p.podName)
+	if p.podNameAction != dropPodName {
+		t.Errorf("pod name %v", p.podNameAction)
 	}
 	was := seen(t, o, p, v1beta1.ConditionSuspended)
 	if was.Status != metav1.ConditionTrue || was.Reason != v1alpha1.ReasonPodTerminated {
@@ -118,7 +118,7 @@ func TestStrangersPodKeepsFromSuspending(t *testing.T) {
 	stranger := newPod(foreign)
 	o := watch(stranger, true, inAgents, paused, phase(v1alpha1.SandboxPaused))
 	p := decide(o)
-	if p.action != leave || p.requeueAfter == 0 {
+	if p.action != actionNone || p.requeueAfter == 0 {
 		t.Errorf("action %v, again after %v", p.action, p.requeueAfter)
 	}
 	if c := seen(t, o, p, v1beta1.ConditionSuspended); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPodNotOwned {
@@ -133,10 +133,10 @@ func TestStrangersPodKeepsFromSuspending(t *testing.T) {
 // is resumed.
 func TestSuspendAfterTheEnd(t *testing.T) {
 	p := decide(watch(newPod(podPhase(corev1.PodFailed)), false, inAgents, paused, phase(v1alpha1.SandboxFailed), addressed))
-	if p.action != remove || p.status.Phase != v1alpha1.SandboxPaused {
+	if p.action != actionRemove || p.status.Phase != v1alpha1.SandboxPaused {
 		t.Errorf("action %v, phase %s", p.action, p.status.Phase)
 	}
-	if ours := decide(watch(newPod(podPhase(corev1.PodFailed)), false, paused, phase(v1alpha1.SandboxFailed))); ours.action != leave {
+	if ours := decide(watch(newPod(podPhase(corev1.PodFailed)), false, paused, phase(v1alpha1.SandboxFailed))); ours.action != actionNone {
 		t.Errorf("ours: action %v", ours.action)
 	}
 }
@@ -159,7 +159,7 @@ func TestKeptPastTheEnd(t *testing.T) {
 	} {
 		o := watch(pod, false, test.changes...)
 		p := decide(o)
-		if expired := p.action == remove; expired != test.expired || (p.requeueAfter > 0) != test.again {
+		if expired := p.action == actionRemove; expired != test.expired || (p.requeueAfter > 0) != test.again {
 			t.Errorf("%s: action %v, again after %v", name, p.action, p.requeueAfter)
 		}
 		if test.expired {
@@ -177,25 +177,25 @@ func TestExpiredSandboxes(t *testing.T) {
 	p := decide(ended)
 	finished := seen(t, ended, p, v1beta1.ConditionFinished)
 	ended.sandbox.Spec.ShutdownTime, ended.sandbox.Status, ended.now = new(metav1.NewTime(now)), p.status, now.Add(time.Hour)
-	if p = decide(ended); p.action != remove || p.status.Phase != v1alpha1.SandboxSucceeded {
+	if p = decide(ended); p.action != actionRemove || p.status.Phase != v1alpha1.SandboxSucceeded {
 		t.Errorf("ended: action %v, phase %s", p.action, p.status.Phase)
 	}
-	ended.sandbox.Status, ended.pod, ended.sure = p.status, nil, true
+	ended.sandbox.Status, ended.pod, ended.isFromServer = p.status, nil, true
 	p = decide(ended)
-	if p.status.NodeName != "" || p.status.PodInfo.PodUID != "" || p.podName != dropPodName {
-		t.Errorf("its pod is gone: pod name %v, status %+v", p.podName, p.status)
+	if p.status.NodeName != "" || p.status.PodInfo.PodUID != "" || p.podNameAction != dropPodName {
+		t.Errorf("its pod is gone: pod name %v, status %+v", p.podNameAction, p.status)
 	}
 	if c := seen(t, ended, p, v1beta1.ConditionFinished); !c.LastTransitionTime.Equal(&finished.LastTransitionTime) {
 		t.Errorf("Finished was since %v, is since %v", finished.LastTransitionTime, c.LastTransitionTime)
 	}
-	ended.sandbox.Status, ended.sure = p.status, false
-	if p = decide(ended); p.action != leave {
+	ended.sandbox.Status, ended.isFromServer = p.status, false
+	if p = decide(ended); p.action != actionNone {
 		t.Errorf("and then: action %v", p.action)
 	}
 
 	moved := watch(nil, true, inAgents, due(now.Add(time.Hour)), phase(v1alpha1.SandboxPaused), held(pauseIsDone,
 		cond(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSandboxExpired, expiredMessage)))
-	if p = decide(moved); p.action != create || p.status.Phase != v1alpha1.SandboxResuming {
+	if p = decide(moved); p.action != actionCreate || p.status.Phase != v1alpha1.SandboxResuming {
 		t.Errorf("moved: action %v, phase %s", p.action, p.status.Phase)
 	}
 }

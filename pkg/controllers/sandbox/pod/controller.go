@@ -58,8 +58,8 @@ type Controller struct {
 	recorder *report.Recorder
 	writer   *writer
 	labeler  *labeler
-	*resolver
-	memory
+	resolver *resolver
+	memory   memory
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -95,7 +95,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	runtimes, err := c.injector.watch(ctx, mgr, c.client)
+	runtimes, err := c.resolver.injector.watch(ctx, mgr, c.client)
 	if err != nil {
 		return err
 	}
@@ -119,12 +119,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	sandbox := &v1alpha1.Sandbox{}
 	if err := c.client.Get(ctx, key, sandbox, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.forget(key)
+			c.memory.forget(key)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", key, err)
 	}
-	if left := c.superseded.left(key, sandbox.ResourceVersion); left > 0 {
+	if left := c.memory.superseded.remaining(key, sandbox.ResourceVersion); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if sandbox.DeletionTimestamp != nil {
@@ -140,21 +140,21 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	p := decide(o)
-	if p.action == ask {
-		if p, err = c.ask(ctx, key, o); err != nil {
+	if p.action == actionReadFromServer {
+		if p, err = c.readFromServer(ctx, key, o); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	if p.action == inspect {
+	if p.action == actionInspect {
 		if p, err = c.inspect(ctx, key, o); err != nil {
 			return reconcile.Result{}, err
 		}
 	} else {
-		c.resizes.end(key)
+		c.memory.resizes.end(key)
 	}
 	if p.status.Phase == v1alpha1.SandboxRunning {
-		c.creates.forget(key)
-		c.deletes.forget(key)
+		c.memory.createBackoff.forget(key)
+		c.memory.deleteBackoff.forget(key)
 	}
 	return c.act(ctx, key, o, p)
 }

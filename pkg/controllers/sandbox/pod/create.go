@@ -30,7 +30,7 @@ import (
 //	refused           the status says so, and it is retried with a backoff
 //	any other error   returned; nothing is known
 func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *observation) (plan, time.Duration, error) {
-	sandbox, template, err := c.wholeWithRuntimes(ctx, o.sandbox)
+	sandbox, template, err := c.resolver.wholeWithRuntimes(ctx, o.sandbox)
 	if missing, ok := asTemplateError(err); ok {
 		return o.withoutTemplate(missing), 0, nil
 	}
@@ -39,27 +39,27 @@ func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *ob
 	}
 	created, err := (&creator{c.client, c.reader}).createAll(ctx, sandbox, template, o.revision)
 	if isTry(err) {
-		c.creates.tried(key)
+		c.memory.createBackoff.recordAttempt(key)
 	}
 	switch {
 	case err == nil:
-		c.expectations.created(key, created)
+		c.memory.podExpectations.recordCreate(key, created)
 		return decide(o), 0, nil
 	case isPodExists(err):
-		p, err := c.ask(ctx, key, o)
+		p, err := c.readFromServer(ctx, key, o)
 		if err != nil {
 			return plan{}, 0, err
 		}
-		if p.action == create { // gone again
-			p.action = leave
+		if p.action == actionCreate { // gone again
+			p.action = actionNone
 		}
 		// One that the cache leaves out brings no event.
-		return p, c.creates.left(key), nil
+		return p, c.memory.createBackoff.remaining(key), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// Nothing can be created there any more, and the sandbox will go as well.
-		return o.refused(nil), c.creates.left(key), nil
+		return o.refused(nil), c.memory.createBackoff.remaining(key), nil
 	case isRefusal(err):
-		return o.refused(err), c.creates.left(key), nil
+		return o.refused(err), c.memory.createBackoff.remaining(key), nil
 	}
 	return plan{}, 0, fmt.Errorf("starting Sandbox %s: %w", key, err)
 }

@@ -59,7 +59,7 @@ func TestRefusedPlan(t *testing.T) {
 		o := observation{sandbox: newSandbox(phase(p)), revision: revision, now: now}
 		got := o.refused(errors.New(strings.Repeat("ä", 2000)))
 		condition := meta.FindStatusCondition(got.status.Conditions, v1alpha1.SandboxConditionReady)
-		if got.action != leave || got.status.Phase != p || got.status.UpdateRevision != revision || condition == nil || condition.Reason != v1alpha1.ReasonPodCreateFailed {
+		if got.action != actionNone || got.status.Phase != p || got.status.UpdateRevision != revision || condition == nil || condition.Reason != v1alpha1.ReasonPodCreateFailed {
 			t.Fatalf("plan %+v", got)
 		}
 		if m := condition.Message; len(m) > report.MaxNote || !utf8.ValidString(m) || !strings.HasSuffix(m, "ä...") {

@@ -25,7 +25,7 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) { q.Add(queue.RequestFor(e.Object)) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				c.forget(client.ObjectKeyFromObject(e.ObjectNew))
+				c.memory.forget(client.ObjectKeyFromObject(e.ObjectNew))
 			}
 			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
 				c.labeler.noteClaim(e.ObjectOld, e.ObjectNew)
@@ -33,7 +33,7 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) {
-			c.forget(client.ObjectKeyFromObject(e.Object))
+			c.memory.forget(client.ObjectKeyFromObject(e.Object))
 			q.Add(queue.RequestFor(e.Object))
 		},
 	}
@@ -44,7 +44,7 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 func (c *Controller) podEvents() handler.EventHandler {
 	seen := func(pod client.Object) reconcile.Request {
 		request := queue.RequestFor(pod)
-		c.expectations.seen(request.NamespacedName, pod.GetUID())
+		c.memory.podExpectations.recordSeen(request.NamespacedName, pod.GetUID())
 		return request
 	}
 	return handler.Funcs{
@@ -52,7 +52,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*corev1.Pod)
 			after, okAfter := e.ObjectNew.(*corev1.Pod)
-			if okBefore && okAfter && (differ(before, after) || c.resizes.has(client.ObjectKeyFromObject(after))) {
+			if okBefore && okAfter && (differ(before, after) || c.memory.resizes.has(client.ObjectKeyFromObject(after))) {
 				q.Add(seen(after))
 			}
 		},

@@ -43,16 +43,16 @@ func TestForgetsWithTheSandbox(t *testing.T) {
 	for name, test := range tests {
 		c := New(Options{Clock: clocktesting.NewFakePassiveClock(now)})
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		c.expectations.created(box, "pod")
-		c.creates.tried(box)
-		c.deletes.tried(box)
-		c.superseded.wrote(box, "1", "2")
+		c.memory.podExpectations.recordCreate(box, "pod")
+		c.memory.createBackoff.recordAttempt(box)
+		c.memory.deleteBackoff.recordAttempt(box)
+		c.memory.superseded.recordWrite(box, "1", "2")
 		test.happens(c, q)
 		if q.Len() != 1 {
 			t.Errorf("%s: %d in the queue", name, q.Len())
 		}
 		q.ShutDown()
-		forgotten := []bool{c.expectations.left(box) == 0, c.creates.left(box) == 0, c.deletes.left(box) == 0, c.superseded.left(box, "1") == 0}
+		forgotten := []bool{c.memory.podExpectations.remaining(box) == 0, c.memory.createBackoff.remaining(box) == 0, c.memory.deleteBackoff.remaining(box) == 0, c.memory.superseded.remaining(box, "1") == 0}
 		want := []bool{test.forgets, test.forgets, test.forgets, test.forgets}
 		if diff := cmp.Diff(want, forgotten); diff != "" {
 			t.Errorf("%s: forgotten (-want +got):\n%s", name, diff)

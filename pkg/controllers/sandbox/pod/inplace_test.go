@@ -59,7 +59,7 @@ func TestDecideImage(t *testing.T) {
 	}{
 		"to be looked at": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("one", false, runningAs("id-1"))), unknown: true,
-			action: inspect, want: []metav1.Condition{readyUpdating, isUpdating},
+			action: actionInspect, want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"to be asked for": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("one", false, runningAs("id-1"))), cores: "2",
@@ -108,7 +108,7 @@ func TestDecideImage(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{sandbox: test.sandbox, pod: test.pod, sure: true, revision: revision, now: now}
+			o := &observation{sandbox: test.sandbox, pod: test.pod, isFromServer: true, revision: revision, now: now}
 			if !test.unknown {
 				template := &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"two","resources":{"requests":{"cpu":"` + test.cores + `"}}}]}}`)}
 				o.inplace = &wholePod{pod: test.pod, template: template, goal: inplace.GoalOf(test.sandbox), told: test.told}

@@ -15,26 +15,26 @@ var box = types.NamespacedName{Namespace: "ns", Name: "box"}
 
 func TestExpectations(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
-	x := newExpectations(clock)
+	x := newPodExpectations(clock)
 	check := func(what string, want time.Duration) {
 		t.Helper()
-		if got := x.left(box); got != want {
+		if got := x.remaining(box); got != want {
 			t.Errorf("%s: expected for %s, want %s", what, got, want)
 		}
 	}
 	check("at first", 0)
-	x.created(box, "a")
+	x.recordCreate(box, "a")
 	check("created", awaitedTTL)
-	x.seen(box, "older")
+	x.recordSeen(box, "older")
 	check("another was seen", awaitedTTL)
 	clock.Step(time.Second)
 	check("a second later", awaitedTTL-time.Second)
-	x.seen(box, "a")
+	x.recordSeen(box, "a")
 	check("seen", 0)
-	x.created(box, "b")
+	x.recordCreate(box, "b")
 	x.forget(box)
 	check("forgotten", 0)
-	x.created(box, "c")
+	x.recordCreate(box, "c")
 	clock.Step(awaitedTTL)
 	check("never seen", 0)
 	if len(x.items) != 0 {
@@ -47,15 +47,15 @@ func TestSuperseded(t *testing.T) {
 	s := newSuperseded(clock)
 	check := func(what, version string, want time.Duration) {
 		t.Helper()
-		if got := s.left(box, version); got != want {
+		if got := s.remaining(box, version); got != want {
 			t.Errorf("%s: waits for %s, want %s", what, got, want)
 		}
 	}
 	check("at first", "1", 0)
-	s.wrote(box, "1", "1")
+	s.recordWrite(box, "1", "1")
 	check("nothing changed", "1", 0)
-	s.wrote(box, "1", "2")
-	s.wrote(box, "2", "3")
+	s.recordWrite(box, "1", "2")
+	s.recordWrite(box, "2", "3")
 	clock.Step(time.Second)
 	check("before both writes", "1", awaitedTTL-time.Second)
 	check("between them", "2", awaitedTTL-time.Second)
@@ -63,10 +63,10 @@ func TestSuperseded(t *testing.T) {
 	if len(s.items) != 0 {
 		t.Errorf("remembers %v", s.items)
 	}
-	s.wrote(box, "3", "4")
+	s.recordWrite(box, "3", "4")
 	clock.Step(awaitedTTL)
 	check("never seen", "3", 0)
-	s.wrote(box, "3", "4")
+	s.recordWrite(box, "3", "4")
 	s.forget(box)
 	if len(s.items) != 0 {
 		t.Errorf("remembers %v", s.items)
@@ -75,27 +75,27 @@ func TestSuperseded(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
-	b := newBackoff(clock)
-	if got := b.left(box); got != 0 {
+	b := newPodBackoff(clock)
+	if got := b.remaining(box); got != 0 {
 		t.Errorf("the first try waits %s", got)
 	}
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		b.tried(box)
-		if got := b.left(box); got != want*time.Second {
+		b.recordAttempt(box)
+		if got := b.remaining(box); got != want*time.Second {
 			t.Errorf("waits %s, want %s", got, want*time.Second)
 		}
 		clock.Step(want*time.Second - time.Millisecond)
-		if got := b.left(box); got != time.Millisecond {
+		if got := b.remaining(box); got != time.Millisecond {
 			t.Errorf("has %s left", got)
 		}
 		clock.Step(time.Millisecond)
-		if got := b.left(box); got != 0 {
+		if got := b.remaining(box); got != 0 {
 			t.Errorf("has %s left", got)
 		}
 	}
 	b.forget(box)
-	b.tried(box)
-	if got := b.left(box); got != time.Second {
+	b.recordAttempt(box)
+	if got := b.remaining(box); got != time.Second {
 		t.Errorf("waits %s after a fresh start", got)
 	}
 }

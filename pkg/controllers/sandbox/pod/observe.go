@@ -117,18 +117,18 @@ func (c *Controller) observe(ctx context.Context, key types.NamespacedName, sand
 		return nil, reconcile.TerminalError(err)
 	}
 	o := &observation{
-		sandbox:     sandbox,
-		revision:    revision,
-		expected:    c.expectations.left(key) > 0,
-		isInBackoff: c.creates.left(key) > 0,
-		now:         c.clock.Now(),
+		sandbox:       sandbox,
+		revision:      revision,
+		isPodExpected: c.memory.podExpectations.remaining(key) > 0,
+		isInBackoff:   c.memory.createBackoff.remaining(key) > 0,
+		now:           c.clock.Now(),
 	}
 	o.pod, err = getPod(ctx, c.client, key, client.UnsafeDisableDeepCopy)
 	return o, err
 }
 
-// ask asks the server for the pod, and plans with that.
-func (c *Controller) ask(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
+// readFromServer asks the server for the pod, and plans with that.
+func (c *Controller) readFromServer(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
 	pod, err := getPod(ctx, c.reader, key)
 	if err != nil {
 		return plan{}, err
@@ -136,7 +136,7 @@ func (c *Controller) ask(ctx context.Context, key types.NamespacedName, o *obser
 	if pod != nil {
 		pod = trim(pod)
 	}
-	o.pod, o.sure, o.expected = pod, true, false
+	o.pod, o.isFromServer, o.isPodExpected = pod, true, false
 	return decide(o), nil
 }
 

@@ -53,7 +53,7 @@ func TestTrimmedPodsGiveTheSamePlans(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					o := observation{sandbox: newSandbox(phase(p)), pod: pod, revision: revision, now: now, sure: true}
+					o := observation{sandbox: newSandbox(phase(p)), pod: pod, revision: revision, now: now, isFromServer: true}
 					o.sandbox.Spec.Paused = isPaused
 					want := decide(&o)
 					o.pod = object.(*corev1.Pod)

@@ -51,7 +51,7 @@ func TestEveryEditIsObserved(t *testing.T) {
 						changes := append([]func(*v1alpha1.Sandbox){phase(is), family}, edit...)
 						o := watch(pod, true, append(changes, everything, older)...)
 						p := decide(o)
-						if p.action == ask || p.action == inspect {
+						if p.action == actionReadFromServer || p.action == actionInspect {
 							t.Fatalf("the test knows too little: %d", p.action)
 						}
 						if !claims.IsObserved(&p.status, o.sandbox.Generation) {

@@ -19,18 +19,18 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// observation is what is known when a plan is made. decide changes nothing in it; ask, inspect,
-// resize and changeImage update it and decide again.
+// observation is what is known when a plan is made. decide changes nothing in it; readFromServer,
+// inspect, resize and changeImage update it and decide again.
 type observation struct {
 	sandbox *v1alpha1.Sandbox
 	// revision is the hash of the sandbox's template.
 	revision string
 	// pod is the one that has the sandbox's name, whatever its owner, or nil.
 	pod *corev1.Pod
-	// sure: pod is what the server answered just now. A cache may be late.
-	sure bool
-	// expected: a pod was created that the cache does not show yet.
-	expected bool
+	// isFromServer: pod is what the server answered just now. A cache may be late.
+	isFromServer bool
+	// isPodExpected: a pod was created that the cache does not show yet.
+	isPodExpected bool
 	// isInBackoff: a new pod must wait, because the last try failed.
 	isInBackoff bool
 	// inplace is what is known for an update in place, nil before inspect.
@@ -42,31 +42,31 @@ type observation struct {
 type action int
 
 const (
-	// leave: nothing.
-	leave action = iota
-	// ask: what is known of the pod is not enough; ask the server and plan again.
-	ask
-	// inspect: the sandbox is changed in place; look at the whole pod and plan again.
-	inspect
-	// create: create the volume claims and the pod.
-	create
-	// label: give the pod the metadata that the sandbox wants by now.
-	label
-	// remove: delete the pod.
-	remove
+	// actionNone: nothing.
+	actionNone action = iota
+	// actionReadFromServer: what is known of the pod is not enough; ask the server and plan again.
+	actionReadFromServer
+	// actionInspect: the sandbox is changed in place; look at the whole pod and plan again.
+	actionInspect
+	// actionCreate: create the volume claims and the pod.
+	actionCreate
+	// actionLabel: give the pod the metadata that the sandbox wants by now.
+	actionLabel
+	// actionRemove: delete the pod.
+	actionRemove
 )
 
 // plan is what is to be done.
 type plan struct {
 	action action
-	// finalizer: the sandbox should have v1alpha1.FinalizerSandbox.
-	finalizer bool
-	// podName is what becomes of the annotation with the pod's name.
-	podName podName
+	// wantsFinalizer: the sandbox should have v1alpha1.FinalizerSandbox.
+	wantsFinalizer bool
+	// podNameAction is what becomes of the annotation with the pod's name.
+	podNameAction podNameAction
 	// status is what the status should be, provided that action succeeds.
 	status v1alpha1.SandboxStatus
-	// mismatch: a pod that the sandbox does not own has its name.
-	mismatch bool
+	// hasForeignPod: a pod that the sandbox does not own has its name.
+	hasForeignPod bool
 	// resize is the patch that asks for other resources, and image the one that asks for
 	// another image, beside the action.
 	resize, image []byte
@@ -91,7 +91,7 @@ func decide(o *observation) plan {
 	switch {
 	case o.sandbox.DeletionTimestamp != nil:
 		return plan{status: o.sandbox.Status}
-	case hasEnded(phase) && !o.goesOn():
+	case hasEnded(phase) && !o.needsWork():
 		p := plan{status: *o.sandbox.Status.DeepCopy(), requeueAfter: o.untilExpiry()}
 		claims.Observe(&p.status, o.sandbox.Generation)
 		return p
@@ -111,7 +111,7 @@ func decide(o *observation) plan {
 	case phase == v1alpha1.SandboxPaused:
 		// A pause is completed, and stored as that, before the sandbox is resumed: so it is
 		// always clear which of two pods a status is about, and who watches sees each phase.
-		if o.pause(&p); p.action == leave && isTrue(o.sandbox.Status.Conditions, v1alpha1.SandboxConditionPaused) {
+		if o.pause(&p); p.action == actionNone && isTrue(o.sandbox.Status.Conditions, v1alpha1.SandboxConditionPaused) {
 			o.resume(&p)
 		}
 	default:
@@ -120,15 +120,15 @@ func decide(o *observation) plan {
 	if progress, aborted := inplace.Aborted(&p.status, inplace.GoalOf(o.sandbox)); aborted {
 		o.setInplaceUpdate(&p, progress)
 	}
-	o.complete(&p)
+	o.completePlan(&p)
 	return p
 }
 
-// complete adds what follows from the status, and when to look again.
-func (o *observation) complete(p *plan) {
+// completePlan adds what follows from the status, and when to look again.
+func (o *observation) completePlan(p *plan) {
 	claims.Observe(&p.status, o.sandbox.Generation)
-	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
-	p.podName = o.podName(&p.status)
+	p.wantsFinalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
+	p.podNameAction = o.podNameActionFor(&p.status)
 	p.requeueAfter = queue.MinRequeue(o.untilExpiry(), p.requeueAfter)
 }
 
@@ -138,10 +138,10 @@ func (o *observation) pause(p *plan) {
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionResumed)
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionFinished)
-	if o.owned() {
+	if o.ownsPod() {
 		message := "The pod is being deleted"
 		if o.pod.DeletionTimestamp == nil {
-			p.action = remove
+			p.action = actionRemove
 			if last := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionPaused); last != nil && last.Status == metav1.ConditionFalse {
 				message = last.Message // why it was refused, until it is not
 			}
@@ -152,11 +152,11 @@ func (o *observation) pause(p *plan) {
 	if isTrue(p.status.Conditions, v1alpha1.SandboxConditionPaused) {
 		return // that the pod is gone was seen before
 	}
-	if !o.sure {
-		p.action = ask
+	if !o.isFromServer {
+		p.action = actionReadFromServer
 		return
 	}
-	if o.blocked(p) {
+	if o.hasForeignPod(p) {
 		return
 	}
 	o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
@@ -185,21 +185,21 @@ func (o *observation) run(p *plan) {
 	switch {
 	case starting && o.pod == nil:
 		o.start(p)
-	case starting && !o.owned():
-		p.mismatch = true
+	case starting && !o.ownsPod():
+		p.hasForeignPod = true
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, mismatchMessage(o.pod))
-	case !starting && o.lost() && !o.sure:
-		p.action = ask
-	case !starting && (o.lost() || o.pod.DeletionTimestamp != nil):
-		o.lose(p)
+	case !starting && o.hasLostPod() && !o.isFromServer:
+		p.action = actionReadFromServer
+	case !starting && (o.hasLostPod() || o.pod.DeletionTimestamp != nil):
+		o.handleLostPod(p)
 	case o.pod.DeletionTimestamp != nil:
 		// A user deleted it before it ran. Another one is created when it is gone.
 	case o.pod.Status.Phase == corev1.PodFailed:
-		o.end(p, v1alpha1.SandboxFailed, "Pod status phase is Failed")
+		o.setEnded(p, v1alpha1.SandboxFailed, "Pod status phase is Failed")
 	case o.pod.Status.Phase == corev1.PodSucceeded:
-		o.end(p, v1alpha1.SandboxSucceeded, "Pod status phase is Succeeded")
+		o.setEnded(p, v1alpha1.SandboxSucceeded, "Pod status phase is Succeeded")
 	default:
-		o.follow(p, starting)
+		o.syncFromPod(p, starting)
 	}
 }
 
@@ -211,28 +211,28 @@ func isStartPhase(phase v1alpha1.SandboxPhase) bool {
 // start creates the pod, unless the cache is about to show one, or the last try was a
 // moment ago.
 func (o *observation) start(p *plan) {
-	if o.expected || o.isInBackoff {
+	if o.isPodExpected || o.isInBackoff {
 		return
 	}
-	p.action = create
+	p.action = actionCreate
 	if waitsForTemplate(&p.status) {
 		p.status.Message = ""
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
-	const kind = v1alpha1.SandboxConditionReady
-	if hasReason(p.status.Conditions, kind, v1alpha1.ReasonPodCreateFailed) || hasReason(p.status.Conditions, kind, v1alpha1.ReasonPodDeleted) {
+	const conditionType = v1alpha1.SandboxConditionReady
+	if hasReason(p.status.Conditions, conditionType, v1alpha1.ReasonPodCreateFailed) || hasReason(p.status.Conditions, conditionType, v1alpha1.ReasonPodDeleted) {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
 
-// follow reports the state of a living pod in the status.
-func (o *observation) follow(p *plan, starting bool) {
+// syncFromPod reports the state of a living pod in the status.
+func (o *observation) syncFromPod(p *plan, starting bool) {
 	if podtemplate.PodMetadataOutdated(o.pod.Labels, o.revision) {
-		p.action = label
+		p.action = actionLabel
 	}
 	o.setSchedulingGated(p)
 	if starting && !o.hasStarted(p.status.Phase) {
-		o.waiting(p)
+		o.reportStartProblem(p)
 		return
 	}
 	if o.awaitsRuntime(p) {
@@ -242,16 +242,16 @@ func (o *observation) follow(p *plan, starting bool) {
 		o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxRunning, ""
-	o.address(p)
+	o.setPodInfo(p)
 	if inplace.InProgress(o.sandbox) {
 		o.updateInPlace(p)
 		return
 	}
-	o.followReadiness(p)
+	o.syncReadiness(p)
 }
 
-// followReadiness makes the sandbox as ready as its pod.
-func (o *observation) followReadiness(p *plan) {
+// syncReadiness makes the sandbox as ready as its pod.
+func (o *observation) syncReadiness(p *plan) {
 	status, reason, message := readinessOf(o.pod)
 	o.setReady(p, status, reason, message)
 }
@@ -269,9 +269,9 @@ func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 	return !mustBeReady || status == metav1.ConditionTrue
 }
 
-// waiting reports what keeps a pod from starting, if anything does. The usual steps of a
+// reportStartProblem reports what keeps a pod from starting, if anything does. The usual steps of a
 // start are not worth a write.
-func (o *observation) waiting(p *plan) {
+func (o *observation) reportStartProblem(p *plan) {
 	if reason, message, found := startProblem(o.pod); found {
 		ready := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady)
 		if reason == v1alpha1.ReasonUnschedulable && ready.Reason == reason && sameWords(ready.Message, message) {
@@ -286,13 +286,13 @@ func (o *observation) waiting(p *plan) {
 // setSchedulingGated sets the condition SchedulingGated, on a sandbox whose pod has, or had, a
 // scheduling gate.
 func (o *observation) setSchedulingGated(p *plan) {
-	const kind = v1alpha1.SandboxConditionSchedulingGated
+	const conditionType = v1alpha1.SandboxConditionSchedulingGated
 	scheduled := podCondition(o.pod, corev1.PodScheduled)
 	switch {
 	case scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonSchedulingGated:
-		o.setCondition(p, kind, metav1.ConditionTrue, v1alpha1.ReasonSchedulingGated, scheduled.Message)
-	case isTrue(p.status.Conditions, kind):
-		o.setCondition(p, kind, metav1.ConditionFalse, v1alpha1.ReasonGatesRemoved, "")
+		o.setCondition(p, conditionType, metav1.ConditionTrue, v1alpha1.ReasonSchedulingGated, scheduled.Message)
+	case isTrue(p.status.Conditions, conditionType):
+		o.setCondition(p, conditionType, metav1.ConditionFalse, v1alpha1.ReasonGatesRemoved, "")
 	}
 }
 
@@ -307,13 +307,13 @@ func startingMessage(phase v1alpha1.SandboxPhase) string {
 	return ""
 }
 
-// end sets a final phase. The node and the UID of the pod stay, to look for its traces
+// setEnded sets a final phase. The node and the UID of the pod stay, to look for its traces
 // by. Its address goes: it may be another pod's soon.
-func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) {
+func (o *observation) setEnded(p *plan, phase v1alpha1.SandboxPhase, message string) {
 	p.status.Phase, p.status.Message = phase, message
 	p.status.SandboxIP, p.status.PodInfo.PodIP = "", ""
 	reason, detail := v1alpha1.ReasonPodDeleted, goneMessage
-	if !o.lost() {
+	if !o.hasLostPod() {
 		reason, detail = endOf(o.pod)
 	}
 	o.setReady(p, metav1.ConditionFalse, reason, detail)
@@ -340,25 +340,29 @@ func (o *observation) withoutTemplate(err templateError) plan {
 	return p
 }
 
-// owned reports whether there is a pod and it is this very sandbox's.
-func (o *observation) owned() bool { return isOwned(o.sandbox, o.pod) }
+// ownsPod reports whether there is a pod and it is this very sandbox's.
+func (o *observation) ownsPod() bool { return isOwned(o.sandbox, o.pod) }
 
 func isOwned(sandbox *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return pod != nil && metav1.IsControlledBy(pod, sandbox)
 }
 
-// lost reports whether the pod that the sandbox ran as is not there: there is none, or
+// hasLostPod reports whether the pod that the sandbox ran as is not there: there is none, or
 // another one, which has nothing of what was in the first. While a sandbox starts,
 // its pod may be any that it owns.
-func (o *observation) lost() bool {
+func (o *observation) hasLostPod() bool {
 	known := o.sandbox.Status.PodInfo.PodUID
-	return !o.owned() || known != "" && known != o.pod.UID
+	return !o.ownsPod() || known != "" && known != o.pod.UID
 }
 
 func (o *observation) setReady(p *plan, status metav1.ConditionStatus, reason, message string) {
 	o.setCondition(p, v1alpha1.SandboxConditionReady, status, reason, message)
 }
 
-func (o *observation) setCondition(p *plan, kind string, status metav1.ConditionStatus, reason, message string) {
-	setCondition(&p.status, kind, status, reason, message, o.sandbox.Generation, o.now)
+func (o *observation) setCondition(p *plan, conditionType string, status metav1.ConditionStatus, reason, message string) {
+	setCondition(&p.status, conditionType, status, reason, message, o.sandbox.Generation, o.now)
+}
+
+func hasEnded(phase v1alpha1.SandboxPhase) bool {
+	return phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed
 }

@@ -190,16 +190,16 @@ func TestDecide(t *testing.T) {
 		goesOn  bool // the next plan, once this one is stored, is another
 	}{
 		// The start.
-		"new":                   {sandbox: newSandbox(), want: want{action: create, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
-		"pending":               {sandbox: newSandbox(phase("Pending")), want: want{action: create, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
-		"its pod is on its way": {sandbox: newSandbox(phase("Pending")), given: observation{expected: true}, want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
+		"new":                   {sandbox: newSandbox(), want: want{action: actionCreate, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
+		"pending":               {sandbox: newSandbox(phase("Pending")), want: want{action: actionCreate, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
+		"its pod is on its way": {sandbox: newSandbox(phase("Pending")), given: observation{isPodExpected: true}, want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
 		"must wait": {
 			sandbox: newSandbox(phase("Pending"), held(ready("PodCreateFailed", "quota"))), given: observation{isInBackoff: true},
 			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodCreateFailed", "quota")}},
 		},
 		"tries again": {
 			sandbox: newSandbox(phase("Pending"), held(ready("PodCreateFailed", "quota"))),
-			want:    want{action: create, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
+			want:    want{action: actionCreate, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
 		},
 		"its pod is there":      {sandbox: newSandbox(phase("Pending")), pod: newPod(), want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
 		"its container is made": {sandbox: newSandbox(phase("Pending")), pod: newPod(waits("ContainerCreating", "")), want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
@@ -333,11 +333,11 @@ func TestDecide(t *testing.T) {
 		},
 		"other metadata": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPodTemplateHash] = "before" }),
-			want: want{action: label, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+			want: want{action: actionLabel, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
 		},
 		"other metadata, not running yet": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(func(p *corev1.Pod) { p.Labels = nil }),
-			want: want{action: label, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{action: actionLabel, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
 		},
 		"phase of a later version": {
 			sandbox: newSandbox(phase("Upgrading")), pod: newPod(runs("True")),
@@ -345,29 +345,29 @@ func TestDecide(t *testing.T) {
 		},
 
 		// The end.
-		"gone, as the cache says": {sandbox: newSandbox(running...), want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}}},
+		"gone, as the cache says": {sandbox: newSandbox(running...), want: want{action: actionReadFromServer, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}}},
 		"gone": {
-			sandbox: newSandbox(running...), given: observation{sure: true},
+			sandbox: newSandbox(running...), given: observation{isFromServer: true},
 			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another in its place, as the cache says": {
 			sandbox: newSandbox(running...), pod: newPod(foreign),
-			want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+			want: want{action: actionReadFromServer, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
 		},
 		"another in its place": {
-			sandbox: newSandbox(running...), pod: newPod(foreign), given: observation{sure: true},
+			sandbox: newSandbox(running...), pod: newPod(foreign), given: observation{isFromServer: true},
 			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another of its own, as the cache says": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second),
-			want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+			want: want{action: actionReadFromServer, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
 		},
 		"another of its own": {
-			sandbox: newSandbox(running...), pod: newPod(runs("True"), second), given: observation{sure: true},
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), second), given: observation{isFromServer: true},
 			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another of its own, being deleted": {
-			sandbox: newSandbox(running...), pod: newPod(runs("True"), second, terminating), given: observation{sure: true},
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), second, terminating), given: observation{isFromServer: true},
 			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"being deleted by a user": {
@@ -402,13 +402,13 @@ func TestDecide(t *testing.T) {
 		// The pause.
 		"pause": {
 			sandbox: newSandbox(append(running, paused)...), pod: newPod(runs("True")),
-			want: want{action: remove, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{
+			want: want{action: actionRemove, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{
 				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
 			}},
 		},
 		"pause, when it was refused": {
 			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused, cond("SandboxPaused", no, "Pending", "a webhook says no"))), pod: newPod(runs("True")),
-			want: want{action: remove, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{
+			want: want{action: actionRemove, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{
 				readyPaused, cond("SandboxPaused", no, "Pending", "a webhook says no"),
 			}},
 		},
@@ -420,7 +420,7 @@ func TestDecide(t *testing.T) {
 		},
 		"paused, and a pod comes": {
 			sandbox: newSandbox(phase("Paused"), paused, held(readyPaused, isPaused)), pod: newPod(),
-			want: want{action: remove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+			want: want{action: actionRemove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
 				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
 			}},
 		},
@@ -432,10 +432,10 @@ func TestDecide(t *testing.T) {
 		},
 		"paused, as the cache says": {
 			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused)),
-			want:    want{action: ask, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{readyPaused}},
+			want:    want{action: actionReadFromServer, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{readyPaused}},
 		},
 		"paused": {
-			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused, cond("SandboxPaused", no, "Pending", "x"))), given: observation{sure: true},
+			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused, cond("SandboxPaused", no, "Pending", "x"))), given: observation{isFromServer: true},
 			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
 		},
 		"paused for good": {
@@ -443,20 +443,20 @@ func TestDecide(t *testing.T) {
 			want:    want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
 		},
 		"pause before the start": {
-			sandbox: newSandbox(phase("Pending"), paused), given: observation{sure: true},
+			sandbox: newSandbox(phase("Pending"), paused), given: observation{isFromServer: true},
 			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
 		},
 		"pause while the pod is on its way": {
-			sandbox: newSandbox(phase("Pending"), paused), given: observation{expected: true},
-			want: want{action: ask, finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused}},
+			sandbox: newSandbox(phase("Pending"), paused), given: observation{isPodExpected: true},
+			want: want{action: actionReadFromServer, finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused}},
 		},
 		"pause with another's pod in the way": {
-			sandbox: newSandbox(phase("Pending"), paused), pod: newPod(foreign), given: observation{sure: true},
+			sandbox: newSandbox(phase("Pending"), paused), pod: newPod(foreign), given: observation{isFromServer: true},
 			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
 		},
 		"pause while resuming": {
 			sandbox: newSandbox(phase("Resuming"), paused, held(resumes)), pod: newPod(),
-			want: want{action: remove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+			want: want{action: actionRemove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
 				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
 			}},
 		},
@@ -470,20 +470,20 @@ func TestDecide(t *testing.T) {
 		},
 		"resume before the pod was deleted": {
 			sandbox: newSandbox(phase("Paused"), held(readyPaused)), pod: newPod(runs("True")),
-			want: want{action: remove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+			want: want{action: actionRemove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
 				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
 			}},
 		},
 		"resume, as the cache says": {
 			sandbox: newSandbox(phase("Paused"), held(readyPaused)),
-			want:    want{action: ask, finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused}},
+			want:    want{action: actionReadFromServer, finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused}},
 		},
 		"resume": {
 			sandbox: newSandbox(phase("Paused"), held(readyPaused, isPaused)),
-			want:    want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+			want:    want{action: actionCreate, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
 		},
 		"resume at the very end of the pause": {
-			sandbox: newSandbox(phase("Paused"), addressed, held(readyPaused, cond("SandboxPaused", no, "Pending", "x"))), given: observation{sure: true},
+			sandbox: newSandbox(phase("Paused"), addressed, held(readyPaused, cond("SandboxPaused", no, "Pending", "x"))), given: observation{isFromServer: true},
 			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}}, goesOn: true,
 		},
 		"resuming, its pod is there": {
@@ -492,7 +492,7 @@ func TestDecide(t *testing.T) {
 		},
 		"resuming, its pod is gone": {
 			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)),
-			want:    want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+			want:    want{action: actionCreate, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
 		},
 		"resuming, not ready": {
 			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(runs("False")),
@@ -508,7 +508,7 @@ func TestDecide(t *testing.T) {
 		},
 		"resume, with a runtime": {
 			sandbox: newSandbox(phase("Paused"), request, held(readyPaused, isPaused, isSetUp, isMounted)),
-			want: want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{
+			want: want{action: actionCreate, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{
 				readyResumes, toBeSetUp, toBeMounted, resumes,
 			}},
 		},
@@ -516,7 +516,7 @@ func TestDecide(t *testing.T) {
 			sandbox: newSandbox(phase("Paused"), request, held(readyPaused, isPaused, toBeSetUp), func(s *v1alpha1.Sandbox) {
 				s.Annotations[v1alpha1.AnnotationStarting] = "true"
 			}),
-			want: want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, toBeSetUp, resumes}},
+			want: want{action: actionCreate, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, toBeSetUp, resumes}},
 		},
 		"its pod is ready, its runtime not": {
 			sandbox: newSandbox(phase("Resuming"), request, held(readyResumes, toBeSetUp, resumes), since(now.Add(-time.Hour))), pod: newPod(runs("True")),
@@ -591,7 +591,7 @@ func TestDecide(t *testing.T) {
 		},
 		"its pod is gone before its runtime is set up": {
 			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, toBeSetUp, resumes)),
-			want:    want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+			want:    want{action: actionCreate, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
 		},
 		"its request was taken away": {
 			sandbox: newSandbox(phase("Resuming"), addressed, held(readySetup, toBeSetUp, resumes)), pod: newPod(runs("True")),
@@ -609,7 +609,7 @@ func TestDecide(t *testing.T) {
 			sandbox, pod := test.sandbox.DeepCopy(), test.pod.DeepCopy()
 			p := decide(&o)
 			got := want{
-				action: p.action, finalizer: p.finalizer, mismatch: p.mismatch,
+				action: p.action, finalizer: p.wantsFinalizer, mismatch: p.hasForeignPod,
 				phase: p.status.Phase, message: p.status.Message, conditions: p.status.Conditions,
 				addressed: p.status.SandboxIP == "10.0.0.1" && p.status.NodeName == "node" &&
 					p.status.PodInfo.PodIP == "10.0.0.1" && p.status.PodInfo.NodeName == "node" && p.status.PodInfo.PodUID == types.UID("pod-uid"),
@@ -633,7 +633,7 @@ func TestDecide(t *testing.T) {
 				t.Errorf("the pod changed (-before +after):\n%s", diff)
 			}
 			// A plan that was carried out leads to no other write.
-			if p.action == leave && !test.goesOn {
+			if p.action == actionNone && !test.goesOn {
 				after := test.sandbox.DeepCopy()
 				after.Status = p.status
 				o.sandbox = after

@@ -22,12 +22,12 @@ func (o *observation) recycle(p *plan) {
 			recycle.Fail(&p.status, v1alpha1.ReasonRecyclingFailed, p.status.Message, o.sandbox.Generation, o.now)
 		}
 	case recycle.IsCleaned(o.sandbox):
-	case o.owned():
+	case o.ownsPod():
 		if o.pod.DeletionTimestamp == nil {
-			p.action = remove
+			p.action = actionRemove
 		}
-	case !o.sure:
-		p.action = ask
+	case !o.isFromServer:
+		p.action = actionReadFromServer
 	default:
 		recycle.Clean(&p.status, o.sandbox.Generation, o.now)
 	}

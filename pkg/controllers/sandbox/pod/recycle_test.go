@@ -52,31 +52,31 @@ func TestDecideRecycling(t *testing.T) {
 		sure    bool
 		want    recycled
 	}{
-		"its pod runs":                      {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(runs("True")), want: waiting(remove, started)},
-		"its pod runs, paused":              {sandbox: []func(*v1alpha1.Sandbox){begun, paused}, pod: newPod(runs("True")), want: waiting(remove, started)},
-		"its pod runs, in a pool":           {sandbox: []func(*v1alpha1.Sandbox){begun, pooled}, pod: newPod(runs("True")), want: waiting(remove, started)},
-		"its pod failed":                    {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(podPhase("Failed")), want: waiting(remove, started)},
-		"its pod is being deleted":          {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(runs("True"), terminating), want: waiting(leave, started)},
-		"its pod is gone, says the cache":   {sandbox: []func(*v1alpha1.Sandbox){begun}, want: waiting(ask, started)},
-		"another's pod, says the cache":     {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(foreign), want: waiting(ask, started)},
-		"its pod is gone":                   {sandbox: []func(*v1alpha1.Sandbox){begun}, sure: true, want: waiting(leave, completed)},
-		"another's pod":                     {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(foreign), sure: true, want: waiting(leave, completed)},
-		"clean, not in its pool":            {sandbox: []func(*v1alpha1.Sandbox){cleaned}, want: waiting(leave, completed)},
-		"clean, not in its pool, paused":    {sandbox: []func(*v1alpha1.Sandbox){cleaned, paused}, want: waiting(leave, completed)},
-		"in its pool":                       {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, want: waiting(create, completed)},
-		"in its pool, paused":               {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled, paused}, want: waiting(create, completed)},
-		"its new pod starts":                {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(), want: waiting(leave, completed)},
-		"its new pod runs and is not ready": {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(runs("False")), want: waiting(leave, completed)},
+		"its pod runs":                      {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(runs("True")), want: waiting(actionRemove, started)},
+		"its pod runs, paused":              {sandbox: []func(*v1alpha1.Sandbox){begun, paused}, pod: newPod(runs("True")), want: waiting(actionRemove, started)},
+		"its pod runs, in a pool":           {sandbox: []func(*v1alpha1.Sandbox){begun, pooled}, pod: newPod(runs("True")), want: waiting(actionRemove, started)},
+		"its pod failed":                    {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(podPhase("Failed")), want: waiting(actionRemove, started)},
+		"its pod is being deleted":          {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(runs("True"), terminating), want: waiting(actionNone, started)},
+		"its pod is gone, says the cache":   {sandbox: []func(*v1alpha1.Sandbox){begun}, want: waiting(actionReadFromServer, started)},
+		"another's pod, says the cache":     {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(foreign), want: waiting(actionReadFromServer, started)},
+		"its pod is gone":                   {sandbox: []func(*v1alpha1.Sandbox){begun}, sure: true, want: waiting(actionNone, completed)},
+		"another's pod":                     {sandbox: []func(*v1alpha1.Sandbox){begun}, pod: newPod(foreign), sure: true, want: waiting(actionNone, completed)},
+		"clean, not in its pool":            {sandbox: []func(*v1alpha1.Sandbox){cleaned}, want: waiting(actionNone, completed)},
+		"clean, not in its pool, paused":    {sandbox: []func(*v1alpha1.Sandbox){cleaned, paused}, want: waiting(actionNone, completed)},
+		"in its pool":                       {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, want: waiting(actionCreate, completed)},
+		"in its pool, paused":               {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled, paused}, want: waiting(actionCreate, completed)},
+		"its new pod starts":                {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(), want: waiting(actionNone, completed)},
+		"its new pod runs and is not ready": {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(runs("False")), want: waiting(actionNone, completed)},
 		"its new pod has no address": {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(runs("True"), func(p *corev1.Pod) { p.Status.PodIP = "" }),
-			want: waiting(leave, completed)},
-		"its new pod is being deleted": {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(runs("True"), terminating), want: waiting(leave, completed)},
+			want: waiting(actionNone, completed)},
+		"its new pod is being deleted": {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(runs("True"), terminating), want: waiting(actionNone, completed)},
 		"its new pod is ready":         {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(runs("True")), want: back},
 		"its new pod failed": {sandbox: []func(*v1alpha1.Sandbox){cleaned, pooled}, pod: newPod(podPhase("Failed")),
 			want: recycled{phase: "Failed", ready: no, reason: v1alpha1.ReasonRecyclingFailed}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := observation{sandbox: newSandbox(test.sandbox...), pod: test.pod, sure: test.sure, revision: revision, now: now}
+			o := observation{sandbox: newSandbox(test.sandbox...), pod: test.pod, isFromServer: test.sure, revision: revision, now: now}
 			p := decide(&o)
 			got := recycled{action: p.action, phase: p.status.Phase, count: p.status.RecycledCount, address: p.status.PodInfo.PodIP}
 			for _, c := range p.status.Conditions {
@@ -90,10 +90,10 @@ func TestDecideRecycling(t *testing.T) {
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(recycled{})); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
-			if p.finalizer || p.mismatch {
+			if p.wantsFinalizer || p.hasForeignPod {
 				t.Errorf("plan %+v", p)
 			}
-			if p.action == leave {
+			if p.action == actionNone {
 				o.sandbox = o.sandbox.DeepCopy()
 				o.sandbox.Status = p.status
 				if diff := cmp.Diff(p.status, decide(&o).status, cmpopts.EquateEmpty()); diff != "" {

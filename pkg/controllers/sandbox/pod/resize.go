@@ -42,7 +42,7 @@ type wholePod struct {
 func (o *observation) updateInPlace(p *plan) {
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage)
 	if o.inplace == nil {
-		p.action = inspect
+		p.action = actionInspect
 		return
 	}
 	progress := inplace.ProgressOf(o.inplace.pod, o.inplace.template, o.inplace.goal, o.inplace.told)
@@ -51,7 +51,7 @@ func (o *observation) updateInPlace(p *plan) {
 		p.resize, p.image = progress.Patch, progress.ImagePatch
 	case inplace.StepWait:
 	case inplace.StepDone, inplace.StepFailed:
-		o.followReadiness(p)
+		o.syncReadiness(p)
 	}
 	o.setInplaceUpdate(p, progress)
 }
@@ -67,12 +67,12 @@ func (o *observation) setInplaceUpdate(p *plan, progress inplace.Progress) {
 // inspect looks at the pod of a sandbox that is changed in place, and plans with that.
 // From now on every change of the pod brings the sandbox here.
 func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
-	c.resizes.begin(key)
+	c.memory.resizes.begin(key)
 	pod, err := getPod(ctx, c.reader, key)
 	if err != nil {
 		return plan{}, err
 	}
-	o.sure, o.expected = true, false
+	o.isFromServer, o.isPodExpected = true, false
 	o.pod, o.inplace = nil, nil
 	if pod == nil {
 		return decide(o), nil
@@ -86,7 +86,7 @@ func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *o
 }
 
 func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*wholePod, error) {
-	full, err := c.whole(ctx, sandbox)
+	full, err := c.resolver.whole(ctx, sandbox)
 	if missing, ok := asTemplateError(err); ok {
 		told := inplace.Answers{ResizeRefused: missing.Error(), ImageRefused: missing.Error()}
 		return &wholePod{pod: pod, goal: inplace.GoalOf(sandbox), told: told}, nil

@@ -69,7 +69,7 @@ func TestDecideResize(t *testing.T) {
 	}{
 		"to be looked at": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), unknown: true,
-			action: inspect, want: []metav1.Condition{readyUpdating, isUpdating},
+			action: actionInspect, want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"to be asked for": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")),
@@ -77,7 +77,7 @@ func TestDecideResize(t *testing.T) {
 		},
 		"and labelled": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2"), func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPodTemplateHash] = "before" }),
-			action: label, patch: ask, want: []metav1.Condition{readyUpdating, isUpdating},
+			action: actionLabel, patch: ask, want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
@@ -121,7 +121,7 @@ func TestDecideResize(t *testing.T) {
 		},
 		"resumed, to be looked at": {
 			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating)), pod: newPod(runs("True"), has("4", "4")), unknown: true,
-			action: inspect, want: []metav1.Condition{readyUpdating, isUpdating, resumed},
+			action: actionInspect, want: []metav1.Condition{readyUpdating, isUpdating, resumed},
 		},
 		"resumed, made as it is to be": {
 			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating)), pod: newPod(runs("True"), has("4", "4")),
@@ -138,7 +138,7 @@ func TestDecideResize(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{sandbox: test.sandbox, pod: test.pod, sure: true, revision: revision, now: now}
+			o := &observation{sandbox: test.sandbox, pod: test.pod, isFromServer: true, revision: revision, now: now}
 			if !test.unknown {
 				test.inplace.pod = test.pod
 				test.inplace.template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]}}`)}
@@ -183,13 +183,13 @@ func TestEventsOfAPodThatIsResized(t *testing.T) {
 	if got := queued(); got != 0 {
 		t.Errorf("queued %d times without a resize", got)
 	}
-	c.resizes.begin(box)
+	c.memory.resizes.begin(box)
 	if got := queued(); got != 1 {
 		t.Errorf("queued %d times during a resize", got)
 	}
-	c.forget(box)
-	if got := queued(); got != 0 || len(c.resizes.keys) != 0 {
-		t.Errorf("queued %d times when it is forgotten, and remembers %v", got, c.resizes.keys)
+	c.memory.forget(box)
+	if got := queued(); got != 0 || len(c.memory.resizes.keys) != 0 {
+		t.Errorf("queued %d times when it is forgotten, and remembers %v", got, c.memory.resizes.keys)
 	}
 }
 

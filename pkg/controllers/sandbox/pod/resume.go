@@ -53,7 +53,7 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 		return false
 	}
 	p.requeueAfter = left
-	o.address(p)
+	o.setPodInfo(p)
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, settingUpMessage)
 	return true
 }
@@ -72,7 +72,7 @@ func (o *observation) awaitsRestartedRuntime(p *plan) bool {
 	case !claims.SetupPending(&p.status):
 		return false
 	}
-	o.address(p)
+	o.setPodInfo(p)
 	left := claims.SetupAgainLeft(&p.status, o.now)
 	if left <= 0 {
 		claims.EndSetupAgain(&p.status, claims.SetupOverdue(), o.now)
@@ -85,19 +85,6 @@ func (o *observation) awaitsRestartedRuntime(p *plan) bool {
 	}
 	o.setReady(p, status, reason, message)
 	return true
-}
-
-// address says where the sandbox is, and how often its containers were restarted.
-func (o *observation) address(p *plan) {
-	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	restarts := restartsOf(o.pod)
-	// A status of this pod without a count was written before the field existed. That no container was
-	// restarted is no reason to write each sandbox of the cluster again.
-	if restarts != 0 || p.status.PodInfo.RestartCount != nil || p.status.PodInfo.PodUID != o.pod.UID {
-		p.status.PodInfo.RestartCount = &restarts
-	}
-	p.status.PodInfo.PodUID = o.pod.UID
 }
 
 // forgetLostPod takes the address of a pod that ended before the sandbox was resumed out

@@ -206,11 +206,11 @@ func TestWaitsForRuntime(t *testing.T) {
 	}
 	got := o.withoutTemplate(missing)
 	ready := meta.FindStatusCondition(got.status.Conditions, v1alpha1.SandboxConditionReady)
-	if got.action != leave || ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonRuntimeNotFound {
+	if got.action != actionNone || ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonRuntimeNotFound {
 		t.Errorf("plan %+v", got)
 	}
 	o.sandbox.Status = got.status
-	if next := decide(&o); next.action != create || next.status.Message != "" || waitsForTemplate(&next.status) {
+	if next := decide(&o); next.action != actionCreate || next.status.Message != "" || waitsForTemplate(&next.status) {
 		t.Errorf("then %+v", next)
 	}
 }

@@ -28,11 +28,11 @@ const (
 
 // setCondition sets a condition. One that is the same as before keeps its time.
 func setCondition(
-	status *v1alpha1.SandboxStatus, kind string, value metav1.ConditionStatus, reason, message string,
+	status *v1alpha1.SandboxStatus, conditionType string, value metav1.ConditionStatus, reason, message string,
 	generation int64, now time.Time,
 ) {
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type:               kind,
+		Type:               conditionType,
 		Status:             value,
 		Reason:             reason,
 		Message:            report.Truncate(message, report.MaxNote),
@@ -41,12 +41,12 @@ func setCondition(
 	})
 }
 
-func isTrue(conditions []metav1.Condition, kind string) bool {
-	return meta.IsStatusConditionTrue(conditions, kind)
+func isTrue(conditions []metav1.Condition, conditionType string) bool {
+	return meta.IsStatusConditionTrue(conditions, conditionType)
 }
 
-func hasReason(conditions []metav1.Condition, kind, reason string) bool {
-	condition := meta.FindStatusCondition(conditions, kind)
+func hasReason(conditions []metav1.Condition, conditionType, reason string) bool {
+	condition := meta.FindStatusCondition(conditions, conditionType)
 	return condition != nil && condition.Reason == reason
 }
 
@@ -162,9 +162,9 @@ func endOf(pod *corev1.Pod) (reason, message string) {
 	return reason, message
 }
 
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
+		if pod.Status.Conditions[i].Type == conditionType {
 			return &pod.Status.Conditions[i]
 		}
 	}
@@ -188,4 +188,17 @@ func joined(reason, message string) string {
 		return reason
 	}
 	return reason + ": " + message
+}
+
+// setPodInfo says where the sandbox is, and how often its containers were restarted.
+func (o *observation) setPodInfo(p *plan) {
+	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
+	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
+	restarts := restartsOf(o.pod)
+	// A status of this pod without a count was written before the field existed. That no container was
+	// restarted is no reason to write each sandbox of the cluster again.
+	if restarts != 0 || p.status.PodInfo.RestartCount != nil || p.status.PodInfo.PodUID != o.pod.UID {
+		p.status.PodInfo.RestartCount = &restarts
+	}
+	p.status.PodInfo.PodUID = o.pod.UID
 }

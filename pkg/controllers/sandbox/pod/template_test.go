@@ -61,7 +61,7 @@ func TestWhole(t *testing.T) {
 		"not in the cache yet": controllerWith(shelf{}, there),
 	} {
 		sandbox := newSandbox(refers)
-		got, err := c.whole(t.Context(), sandbox)
+		got, err := c.resolver.whole(t.Context(), sandbox)
 		if err != nil || string(got.Spec.Template.Raw) != string(template.Spec.Template.Raw) || got.Name != sandbox.Name {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
@@ -73,16 +73,16 @@ func TestWhole(t *testing.T) {
 		}
 	}
 	inline := newSandbox()
-	if got, err := controllerWith(shelf{}, shelf{}).whole(t.Context(), inline); err != nil || got != inline {
+	if got, err := controllerWith(shelf{}, shelf{}).resolver.whole(t.Context(), inline); err != nil || got != inline {
 		t.Errorf("inline: %v", err)
 	}
-	if _, err := controllerWith(shelf{}, shelf{}).whole(t.Context(), newSandbox(refers)); err == nil {
+	if _, err := controllerWith(shelf{}, shelf{}).resolver.whole(t.Context(), newSandbox(refers)); err == nil {
 		t.Error("found a template that is not there")
 	} else if missing, ok := asTemplateError(err); !ok || missing.reason != v1alpha1.ReasonTemplateNotFound || isTry(err) {
 		t.Errorf("missing: %v, counts as a try: %v", err, isTry(err))
 	}
 	outage := errors.New("connection refused")
-	if _, err := controllerWith(shelf{}, shelf{err: outage}).whole(t.Context(), newSandbox(refers)); !errors.Is(err, outage) {
+	if _, err := controllerWith(shelf{}, shelf{err: outage}).resolver.whole(t.Context(), newSandbox(refers)); !errors.Is(err, outage) {
 		t.Errorf("an outage: %v", err)
 	} else if _, ok := asTemplateError(err); ok {
 		t.Error("an outage counts as a missing template")
@@ -94,7 +94,7 @@ func TestWhole(t *testing.T) {
 func TestWaitsForTemplate(t *testing.T) {
 	for _, p := range []v1alpha1.SandboxPhase{"", v1alpha1.SandboxPending, v1alpha1.SandboxResuming} {
 		o := observation{sandbox: newSandbox(refers, phase(p)), revision: revision, now: now}
-		_, err := controllerWith(shelf{}, shelf{}).whole(t.Context(), o.sandbox)
+		_, err := controllerWith(shelf{}, shelf{}).resolver.whole(t.Context(), o.sandbox)
 		missing, ok := asTemplateError(err)
 		if !ok {
 			t.Fatal(err)
@@ -105,12 +105,12 @@ func TestWaitsForTemplate(t *testing.T) {
 			want = v1alpha1.SandboxPending
 		}
 		ready := meta.FindStatusCondition(got.status.Conditions, v1alpha1.SandboxConditionReady)
-		if got.action != leave || got.status.Phase != want || ready == nil || ready.Status != metav1.ConditionFalse ||
+		if got.action != actionNone || got.status.Phase != want || ready == nil || ready.Status != metav1.ConditionFalse ||
 			ready.Reason != v1alpha1.ReasonTemplateNotFound || !strings.Contains(got.status.Message, "SandboxTemplate base: not found") {
 			t.Errorf("phase %q: plan %+v", p, got)
 		}
 		o.sandbox.Status = got.status
-		if next := decide(&o); next.action != create || next.status.Message != "" || waitsForTemplate(&next.status) {
+		if next := decide(&o); next.action != actionCreate || next.status.Message != "" || waitsForTemplate(&next.status) {
 			t.Errorf("phase %q: then %+v", p, next)
 		}
 	}

@@ -58,19 +58,19 @@ func (w *writer) writeMetadata(
 	ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox, p *plan,
 ) (string, bool, error) {
 	metadata := map[string]any{}
-	finalizes := slices.Contains(sandbox.Finalizers, v1alpha1.FinalizerSandbox) != p.finalizer
+	finalizes := slices.Contains(sandbox.Finalizers, v1alpha1.FinalizerSandbox) != p.wantsFinalizer
 	if finalizes {
 		finalizers := append([]string{}, sandbox.Finalizers...) // not nil, which would leave them as they are
 		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == v1alpha1.FinalizerSandbox })
-		if p.finalizer {
+		if p.wantsFinalizer {
 			finalizers = append(finalizers, v1alpha1.FinalizerSandbox)
 		}
 		metadata["finalizers"] = finalizers
 	}
 	switch name, named := sandbox.Annotations[v1alpha1.AgentAnnotationPodName]; {
-	case p.podName == setPodName && name != sandbox.Name:
+	case p.podNameAction == setPodName && name != sandbox.Name:
 		metadata["annotations"] = map[string]any{v1alpha1.AgentAnnotationPodName: sandbox.Name}
-	case p.podName == dropPodName && named:
+	case p.podNameAction == dropPodName && named:
 		metadata["annotations"] = map[string]any{v1alpha1.AgentAnnotationPodName: nil}
 	}
 	if len(metadata) == 0 {
@@ -89,7 +89,7 @@ func (w *writer) writeMetadata(
 	case err != nil:
 		return "", false, fmt.Errorf("writing the metadata of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
-	w.superseded.wrote(key, sandbox.ResourceVersion, written.ResourceVersion)
+	w.superseded.recordWrite(key, sandbox.ResourceVersion, written.ResourceVersion)
 	if finalizes && sandbox.DeletionTimestamp != nil {
 		w.recorder.Event(sandbox, corev1.EventTypeNormal, reasonTerminating, "Delete sandbox")
 	}
@@ -119,10 +119,10 @@ func (w *writer) writeStatus(
 	case err != nil:
 		return "", false, fmt.Errorf("writing the status of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
-	w.superseded.wrote(key, version, after.ResourceVersion)
+	w.superseded.recordWrite(key, version, after.ResourceVersion)
 	w.statusPacer.recordWrite(sandbox, after)
 	w.reportPhase(before, after)
-	w.warn(before, after, p.mismatch)
+	w.warn(before, after, p.hasForeignPod)
 	w.warnResize(before, after)
 	return after.ResourceVersion, true, nil
 }
@@ -134,7 +134,7 @@ func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 	if before.Status.Phase == after.Status.Phase && len(before.Status.Conditions) > 0 {
 		return
 	}
-	kind := corev1.EventTypeNormal
+	eventType := corev1.EventTypeNormal
 	var message string
 	switch after.Status.Phase {
 	case v1alpha1.SandboxPending:
@@ -145,8 +145,8 @@ func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 		case v1alpha1.SandboxResuming:
 			message = "Sandbox resumed"
 		case v1alpha1.SandboxRecycling:
-			w.recorder.Event(after, kind, v1alpha1.ReasonRecyclingSucceeded, "The sandbox is back in its pool")
-			w.recorder.Event(after, kind, "Sandbox"+string(after.Status.Phase), "Sandbox recycled")
+			w.recorder.Event(after, eventType, v1alpha1.ReasonRecyclingSucceeded, "The sandbox is back in its pool")
+			w.recorder.Event(after, eventType, "Sandbox"+string(after.Status.Phase), "Sandbox recycled")
 			return
 		}
 	case v1alpha1.SandboxPaused:
@@ -159,29 +159,29 @@ func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 	case v1alpha1.SandboxSucceeded:
 		message = "Sandbox succeeded"
 	case v1alpha1.SandboxFailed:
-		kind, message = corev1.EventTypeWarning, "Sandbox failed"
+		eventType, message = corev1.EventTypeWarning, "Sandbox failed"
 	default:
 		return
 	}
-	if kind == corev1.EventTypeNormal && v1alpha1.IsInPool(after) {
+	if eventType == corev1.EventTypeNormal && v1alpha1.IsInPool(after) {
 		return
 	}
-	w.recorder.Event(after, kind, "Sandbox"+string(after.Status.Phase), message)
+	w.recorder.Event(after, eventType, "Sandbox"+string(after.Status.Phase), message)
 }
 
 // warn records the events of a sandbox that cannot get its pod, once for each
 // state of that.
-func (w *writer) warn(before, after *v1alpha1.Sandbox, mismatch bool) {
-	const kind = v1alpha1.SandboxConditionReady
-	ready := meta.FindStatusCondition(after.Status.Conditions, kind)
+func (w *writer) warn(before, after *v1alpha1.Sandbox, hasForeignPod bool) {
+	const conditionType = v1alpha1.SandboxConditionReady
+	ready := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 	if ready == nil || ready.Reason != v1alpha1.ReasonPodCreateFailed && !isRuntimeReason(ready.Reason) {
 		return
 	}
-	if old := meta.FindStatusCondition(before.Status.Conditions, kind); old != nil && old.Reason == ready.Reason && old.Message == ready.Message {
+	if old := meta.FindStatusCondition(before.Status.Conditions, conditionType); old != nil && old.Reason == ready.Reason && old.Message == ready.Message {
 		return
 	}
 	reason := ready.Reason
-	if mismatch {
+	if hasForeignPod {
 		reason = reasonPodOwnerMismatch
 	}
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, ready.Message)
@@ -189,9 +189,9 @@ func (w *writer) warn(before, after *v1alpha1.Sandbox, mismatch bool) {
 
 // warnResize records the event of an update in place that failed.
 func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
-	const kind = v1alpha1.SandboxConditionInplaceUpdate
-	now := meta.FindStatusCondition(after.Status.Conditions, kind)
-	if now == nil || now.Reason != v1alpha1.ReasonFailed || hasReason(before.Status.Conditions, kind, now.Reason) {
+	const conditionType = v1alpha1.SandboxConditionInplaceUpdate
+	now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
+	if now == nil || now.Reason != v1alpha1.ReasonFailed || hasReason(before.Status.Conditions, conditionType, now.Reason) {
 		return
 	}
 	reason := reasonInplaceUpdateFailed

@@ -11,13 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // The rules of agent-sandbox for its pools, which are sets with one of its update types
@@ -77,85 +74,11 @@ func notReadySince(sandbox *v1alpha1.Sandbox) time.Time {
 	return later(since, ready.LastTransitionTime.Time)
 }
 
-// stale returns the sandboxes that a set with the update type Recreate replaces at once:
-// those of another template, and those whose template says something else of their pods,
-// their volumes or their Service. Metadata alone makes none stale.
-func (o *observation) stale(c *poolCounts) []*v1alpha1.Sandbox {
-	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.setAtRevision))
-	isStale := func(sandbox *v1alpha1.Sandbox) bool {
-		revision := revisionOf(sandbox)
-		return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != template || revision != o.revision && !o.alike.Has(revision)
-	}
-	var stale []*v1alpha1.Sandbox
-	for _, sandbox := range slices.Concat(c.creating, c.available) {
-		if isStale(sandbox) {
-			stale = append(stale, sandbox)
-		}
-	}
-	slices.SortFunc(stale, byAge)
-	return stale
-}
-
-// maxCompared is for how many pairs of revisions a set remembers whether they differ in
-// metadata alone.
-const maxCompared = 64
-
-// alikeRevisions returns the older revisions of the sandboxes in a pool that differ from
-// the target in metadata alone. Only for the update type Recreate that matters.
-func (c *Controller) alikeRevisions(o *observation) (sets.Set[string], error) {
-	alike := sets.New[string]()
-	if o.set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate || !o.canCreate() {
-		return alike, nil
-	}
-	older := sets.New[string]()
-	for _, sandbox := range o.sandboxes {
-		if revision := revisionOf(sandbox); revision != o.revision {
-			older.Insert(revision)
-		}
-	}
-	if len(older) == 0 {
-		return alike, nil
-	}
-	owned, err := c.caches.revisionsOf(o.set)
-	if err != nil {
-		return nil, fmt.Errorf("finding the revisions of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
-	}
-	var target *v1alpha1.SandboxTemplate
-	for _, template := range owned {
-		revision := template.Labels[v1alpha1.LabelTemplateHash]
-		if !older.Has(revision) || !c.revisions.podTemplates.HoldsRevision(template, revision) {
-			continue
-		}
-		pair, key := [2]string{o.revision, revision}, client.ObjectKeyFromObject(o.set)
-		var same, known bool
-		c.states.update(key, func(s *setState) { same, known = s.compared[pair] })
-		if !known {
-			if target == nil {
-				target = podtemplate.Materialize(o.setAtRevision, o.revision, o.resolved)
-			}
-			same = podtemplate.SameButMetadata(target, template)
-			c.states.update(key, func(s *setState) { s.noteCompared(pair, same) })
-		}
-		if same {
-			alike.Insert(revision)
-		}
-	}
-	return alike, nil
-}
-
-// noteCompared remembers whether two revisions differ in metadata alone.
-func (s *setState) noteCompared(pair [2]string, same bool) {
-	if s.compared == nil || len(s.compared) >= maxCompared {
-		s.compared = map[[2]string]bool{}
-	}
-	s.compared[pair] = same
-}
-
 // sendProgressEvent sends an event when sandboxes that have not been ready for too long begin to be
 // kept because they have no node, and another one when that is over.
 func (c *Controller) sendProgressEvent(set *v1alpha1.SandboxSet, keptUnscheduled int) {
 	var wasReported bool
-	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { wasReported, s.unscheduledReported = s.unscheduledReported, keptUnscheduled > 0 })
+	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) { wasReported, s.unscheduledReported = s.unscheduledReported, keptUnscheduled > 0 })
 	switch {
 	case keptUnscheduled > 0 && !wasReported:
 		c.report.event(set, corev1.EventTypeWarning, eventNotProgressing, "Reconciling", fmt.Sprintf(
@@ -163,13 +86,4 @@ func (c *Controller) sendProgressEvent(set *v1alpha1.SandboxSet, keptUnscheduled
 	case keptUnscheduled == 0 && wasReported:
 		c.report.event(set, corev1.EventTypeNormal, eventProgressing, "Reconciling", "No sandbox waits for a node for too long any more")
 	}
-}
-
-// uidsOf returns the UIDs of sandboxes.
-func uidsOf(sandboxes []*v1alpha1.Sandbox) sets.Set[types.UID] {
-	uids := make(sets.Set[types.UID], len(sandboxes))
-	for _, sandbox := range sandboxes {
-		uids.Insert(sandbox.UID)
-	}
-	return uids
 }

@@ -41,9 +41,9 @@ func (b builder) gated(status metav1.ConditionStatus, since time.Duration) build
 	return b
 }
 
-// TestPlanOfWarmPools: OnReplenish keeps what is stale, Recreate removes all of it at once,
+// TestPlanOfAgentSandboxPools: OnReplenish keeps what is stale, Recreate removes all of it at once,
 // below any floor. Labels and annotations make nothing stale, another template does.
-func TestPlanOfWarmPools(t *testing.T) {
+func TestPlanOfAgentSandboxPools(t *testing.T) {
 	const long, short = progressDeadline + time.Second, progressDeadline - time.Second
 	of := func(template string, b builder) builder { return b.label(v1alpha1.LabelSandboxTemplate, template) }
 	pool := []builder{
@@ -90,7 +90,7 @@ func TestPlanOfWarmPools(t *testing.T) {
 				target = *test.target
 			}
 			o := &observation{
-				set: makeSet(5, updateType(test.kind)), targetRevision: target, alike: sets.New("alike"), now: epoch,
+				set: makeSet(5, updateType(test.kind)), targetRevision: target, differsOnlyInMetadata: sets.New("alike"), now: epoch,
 			}
 			o.sandboxes = sandboxes(test.pool...)
 			c := o.count(o.revision, o.now)

@@ -41,35 +41,37 @@ type Options struct {
 
 // Controller keeps the pools of SandboxSets at their size.
 type Controller struct {
-	client    client.Client
-	clock     clock.PassiveClock
-	options   Options
-	caches    *caches
-	states    *setStates
-	revisions *revisions
-	templates *revisionTemplates
-	demand    *demand
-	writer    *writer
-	watches   *watches
-	nodes     *nodeStates
-	report    *reporter
+	client            client.Client
+	clock             clock.PassiveClock
+	options           Options
+	caches            *caches
+	states            *setStates
+	revisions         *revisions
+	revisionTemplates *revisionTemplates
+	demand            *demand
+	writer            *writer
+	watches           *watches
+	nodes             *nodeStates
+	report            *reporter
 }
 
-// New returns a Controller that reads and writes through c.
+// New returns a Controller that reads and writes through c. Its parts share empty caches; Register
+// fills them, because the indexes need the manager's cache.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	o.MaxPendingTimeout = clampPendingTimeout(o.MaxPendingTimeout)
 	content := podtemplate.NewCache()
 	tmpl := &revisionTemplates{
 		client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report, content: content,
 	}
 	return &Controller{
 		client: c, clock: clk, options: o, caches: cached, states: states, report: report,
-		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: content, templates: tmpl},
-		templates: tmpl,
-		demand:    &demand{client: c, caches: cached, claims: claims},
-		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
-		watches:   &watches{clock: clk, caches: cached, states: states, claims: claims},
-		nodes:     newNodeStates(clk, cached),
+		revisions:         &revisions{lookup: o.Lookup, states: states, podTemplates: content, revisionTemplates: tmpl},
+		revisionTemplates: tmpl,
+		demand:            &demand{client: c, caches: cached, claims: claims},
+		writer:            &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
+		watches:           &watches{clock: clk, caches: cached, states: states, claims: claims},
+		nodes:             newNodeStates(clk, cached),
 	}
 }
 
@@ -82,7 +84,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	revisionTemplates, err := index.NewByController(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
+	ownedTemplates, err := index.NewByController(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
 	if err != nil {
 		return err
 	}
@@ -103,13 +105,14 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	*c.caches = caches{
-		sandboxes: sandboxes, templates: revisionTemplates,
+		sandboxes: sandboxes, revisionTemplates: ownedTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
 		nodes: onNodes,
 	}
 	if c.options.Events {
 		c.report.recorder = mgr.GetEventRecorder(c.Name())
 	}
+	// SandboxTemplates are watched twice: those that sets refer to, and those that hold revisions.
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(queue.Options(c.options.Workers)).
@@ -117,7 +120,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Sandbox{}, c.watches.sandboxes()).
 		Watches(&v1alpha1.SandboxClaim{}, c.watches.waitingClaims()).
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
-		Watches(&v1alpha1.SandboxTemplate{}, c.watches.templates())
+		Watches(&v1alpha1.SandboxTemplate{}, c.watches.watchRevisionTemplates())
 	if c.options.Lookup.Cluster {
 		if err := c.nodes.watchNodes(mgr); err != nil {
 			return err

@@ -145,7 +145,7 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 	pooled := f.wantPooled(maxNotPickedUp)
 	oldest := slices.MinFunc(pooled, byAge)
 	// until some are looked at, or the oldest is Pending for too long
-	again(oldest.CreationTimestamp.Add(minPendingTimeout).Sub(f.clock.Now()))
+	again(oldest.CreationTimestamp.Add(pendingTimeoutLowerBound).Sub(f.clock.Now()))
 	for _, sandbox := range pooled[:100] {
 		meta.SetStatusCondition(&sandbox.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodReady,
@@ -155,7 +155,7 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	f.sync()
-	f.state(func(s *setState) { s.claimRate.counted(0, 0, time.Minute) }) // counts are dear, and changes gathered
+	f.state(func(s *setState) { s.claimRate.recordCount(0, 0, time.Minute) }) // counts are dear, and changes gathered
 	again(f.c.options.QuietPeriod)
 	f.wantPooled(maxNotPickedUp + 100)
 	f.sync()

@@ -17,8 +17,9 @@ import (
 const expectationTTL = 5 * time.Minute
 
 // expectations are the writes of this controller that the cache has not shown yet,
-// so that a reconcile that reads an old cache neither creates a sandbox twice nor
-// counts a deleted one. Sandboxes are known by UID, because names come back.
+// so that a reconcile that reads an old cache neither creates a sandbox twice nor counts a
+// deleted one. Sandboxes are known by UID, because a user may create a sandbox of the same
+// name.
 //
 // The answer to a create and the event of the cache about it may come in either
 // order:
@@ -60,11 +61,13 @@ func (e *expectations) created(sandbox types.UID, revision string, now time.Time
 	if !e.early.Has(sandbox) {
 		e.creates[sandbox] = expectedCreate{revision, now.Add(expectationTTL)}
 	}
-	e.createFailed()
+	e.createDone()
 }
 
 // createFailed notes that a create made nothing.
-func (e *expectations) createFailed() {
+func (e *expectations) createFailed() { e.createDone() }
+
+func (e *expectations) createDone() {
 	if e.inFlight--; e.inFlight <= 0 {
 		e.inFlight = 0
 		clear(e.early)

@@ -101,7 +101,7 @@ func TestExpectationsConcurrently(t *testing.T) {
 	states, set := newSetStates(time.Second), makeSet(0)
 	states.track(set)
 	do := func(f func(*expectations)) {
-		states.update(types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, func(s *setState) { f(&s.expectations) })
+		states.withState(types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, func(s *setState) { f(&s.expectations) })
 	}
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	*f.c.caches = caches{
-		sandboxes: f.cache, templates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
+		sandboxes: f.cache, revisionTemplates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
 	}
 	return f
 }
@@ -212,7 +212,7 @@ func (f *fixture) sync() {
 }
 
 // state calls a function with what the controller remembers of the set.
-func (f *fixture) state(look func(*setState)) { f.c.states.update(f.key, look) }
+func (f *fixture) state(look func(*setState)) { f.c.states.withState(f.key, look) }
 
 func (f *fixture) createSet(replicas int32) {
 	f.Helper()

@@ -32,17 +32,17 @@ type nodeStates struct {
 	clock  clock.PassiveClock
 	caches *caches
 
-	mu       sync.Mutex
-	takePods map[string]bool         // of the nodes that exist
-	usable   int                     // how many of them do
-	lost     map[string]unusableNode // the nodes that take none, or are gone
-	// mostUnusableAt is when most nodes last took no pods.
-	mostUnusableAt time.Time
-	queue          queue.Interface // nil until the controller has started
+	mu          sync.Mutex
+	takePods    map[string]bool            // of the nodes that exist
+	available   int                        // how many of them do
+	unavailable map[string]unavailableNode // the nodes that take none, or are gone
+	// mostUnavailableAt is when most nodes last took no pods.
+	mostUnavailableAt time.Time
+	queue             queue.Interface // nil until the controller has started
 }
 
-// unusableNode is a node that takes no pods.
-type unusableNode struct {
+// unavailableNode is a node that takes no pods.
+type unavailableNode struct {
 	// since is since when it takes none: by the node itself if it tells, because this program may
 	// have started later.
 	since time.Time
@@ -53,23 +53,23 @@ type unusableNode struct {
 var _ nodes.Handler = (*nodeStates)(nil)
 
 func newNodeStates(clk clock.PassiveClock, c *caches) *nodeStates {
-	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, lost: map[string]unusableNode{}}
+	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, unavailable: map[string]unavailableNode{}}
 }
 
 // NodesListed implements nodes.Handler.
 func (s *nodeStates) NodesListed(states map[string]nodes.State) {
-	s.change(func() (lost []string) {
+	s.update(func() (unavailable []string) {
 		for name := range s.takePods {
 			if _, found := states[name]; !found && s.recordState(name, nodes.State{}, false) {
-				lost = append(lost, name)
+				unavailable = append(unavailable, name)
 			}
 		}
 		for name, state := range states {
 			if s.recordState(name, state, true) {
-				lost = append(lost, name)
+				unavailable = append(unavailable, name)
 			}
 		}
-		return lost
+		return unavailable
 	})
 	s.forgetGone()
 }
@@ -89,24 +89,24 @@ func (s *nodeStates) NodeDeleted(name string) {
 func (s *nodeStates) NodesUnknown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takePods, s.usable, s.lost = map[string]bool{}, 0, map[string]unusableNode{}
+	s.takePods, s.available, s.unavailable = map[string]bool{}, 0, map[string]unavailableNode{}
 }
 
-// change changes what is known of nodes. The sets that have sandboxes on the nodes that it returns,
+// update updates what is known of nodes. The sets that have sandboxes on the nodes that it returns,
 // which take no pods any more, look at them once that has lasted for long enough.
-func (s *nodeStates) change(change func() (lost []string)) {
+func (s *nodeStates) update(update func() (unavailable []string)) {
 	s.mu.Lock()
-	before := s.mostUnusable()
-	lost := change()
-	if before || s.mostUnusable() {
-		s.mostUnusableAt = s.clock.Now()
+	before := s.mostUnavailable()
+	unavailable := update()
+	if before || s.mostUnavailable() {
+		s.mostUnavailableAt = s.clock.Now()
 	}
 	q := s.queue
 	s.mu.Unlock()
 	if q == nil { // the first reconciles look at what came before the queue
 		return
 	}
-	for _, name := range lost {
+	for _, name := range unavailable {
 		sandboxes, err := s.caches.nodes.OnNode(name)
 		if err != nil {
 			log.Log.Error(err, "Failed to find the sandboxes of a node", "node", name)
@@ -120,7 +120,7 @@ func (s *nodeStates) change(change func() (lost []string)) {
 
 // changeOne changes what is known of one node.
 func (s *nodeStates) changeOne(name string, state nodes.State, found bool) {
-	s.change(func() []string {
+	s.update(func() []string {
 		if !s.recordState(name, state, found) {
 			return nil
 		}
@@ -132,56 +132,58 @@ func (s *nodeStates) changeOne(name string, state nodes.State, found bool) {
 // to take pods. The caller holds the lock.
 func (s *nodeStates) recordState(name string, state nodes.State, found bool) bool {
 	if s.takePods[name] {
-		s.usable--
+		s.available--
 	}
 	if delete(s.takePods, name); found {
 		s.takePods[name] = state.TakesPods
 	}
 	if state.TakesPods {
-		s.usable++
-		delete(s.lost, name)
+		s.available++
+		delete(s.unavailable, name)
 		return false
 	}
-	if _, known := s.lost[name]; known {
+	if _, known := s.unavailable[name]; known {
 		return false
 	}
 	now := s.clock.Now()
-	lost := unusableNode{since: state.Since, noticed: now}
-	if lost.since.IsZero() || lost.since.After(now) { // the node's clock may be ahead
-		lost.since = now
+	node := unavailableNode{since: state.Since, noticed: now}
+	if node.since.IsZero() || node.since.After(now) { // the node's clock may be ahead
+		node.since = now
 	}
-	s.lost[name] = lost
+	s.unavailable[name] = node
 	return true
 }
 
-// mostUnusable reports whether most nodes of the cluster take no pods. The caller holds the lock.
-func (s *nodeStates) mostUnusable() bool { return s.usable == 0 || 2*s.usable < len(s.takePods) }
+// mostUnavailable reports whether most nodes of the cluster take no pods. The caller holds the lock.
+func (s *nodeStates) mostUnavailable() bool {
+	return s.available == 0 || 2*s.available < len(s.takePods)
+}
 
 // forgetGone forgets the nodes that have been gone for long.
 func (s *nodeStates) forgetGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	maps.DeleteFunc(s.lost, func(name string, lost unusableNode) bool {
+	maps.DeleteFunc(s.unavailable, func(name string, node unavailableNode) bool {
 		_, found := s.takePods[name]
-		return !found && now.Sub(lost.noticed) > rememberGone
+		return !found && now.Sub(node.noticed) > rememberGone
 	})
 }
 
-// unusableNodesOf returns which of sandboxes are on nodes that take no pods.
-func (s *nodeStates) unusableNodesOf(sandboxes []*v1alpha1.Sandbox) unusableNodes {
+// unavailableNodesOf returns which of sandboxes are on nodes that take no pods.
+func (s *nodeStates) unavailableNodesOf(sandboxes []*v1alpha1.Sandbox) unavailableNodes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.lost) == 0 {
-		return unusableNodes{} // the common case, without a walk through the pool
+	if len(s.unavailable) == 0 {
+		return unavailableNodes{} // the common case, without a walk through the pool
 	}
-	t := unusableNodes{lost: map[types.UID]unusableNode{}, mostUnusable: s.mostUnusable(), mostUnusableAt: s.mostUnusableAt}
+	found := unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: s.mostUnavailable(), mostUnavailableAt: s.mostUnavailableAt}
 	for _, sandbox := range sandboxes {
-		if lost, found := s.lost[sandbox.Status.NodeName]; found {
-			t.lost[sandbox.UID] = lost
+		if node, isUnavailable := s.unavailable[sandbox.Status.NodeName]; isUnavailable {
+			found.bySandbox[sandbox.UID] = node
 		}
 	}
-	return t
+	return found
 }
 
 // watchNodes lets a manager follow the nodes of the cluster. Nothing waits for it: without

@@ -20,9 +20,9 @@ import (
 
 func (b builder) node(name string) builder { b.Status.NodeName = name; return b }
 
-// TestPlanOfLostNodes: what is on nodes that have taken no pods for long enough is replaced,
+// TestPlanOfUnavailableNodes: what is on nodes that have taken no pods for long enough is replaced,
 // as far as updateStrategy.maxUnavailable lets it.
-func TestPlanOfLostNodes(t *testing.T) {
+func TestPlanOfUnavailableNodes(t *testing.T) {
 	good, bad := func(name string) builder { return available(name).node("good") }, func(name string) builder { return available(name).node("bad") }
 	since := func(d time.Duration) map[string]time.Time { return map[string]time.Time{"bad": epoch.Add(-d)} }
 	half := updateLimit(intstr.FromString("50%"))
@@ -71,10 +71,10 @@ func TestPlanOfLostNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{set: test.set, targetRevision: targetOf(current), now: epoch}
 			o.sandboxes = sandboxes(test.pool...)
-			o.nodes = unusableNodes{lost: map[types.UID]unusableNode{}, mostUnusable: test.most, mostUnusableAt: test.mostUnusableAt}
+			o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: test.most, mostUnavailableAt: test.mostUnusableAt}
 			for _, sandbox := range o.sandboxes {
 				if since, found := test.since[sandbox.Status.NodeName]; found {
-					o.nodes.lost[sandbox.UID] = unusableNode{since: since, noticed: since}
+					o.nodes.bySandbox[sandbox.UID] = unavailableNode{since: since, noticed: since}
 				}
 			}
 			c := o.count(o.revision, o.now)
@@ -89,7 +89,7 @@ func TestPlanOfLostNodes(t *testing.T) {
 				t.Errorf("again after %s, want %s", p.requeueAfter, test.after)
 			}
 			for _, sandbox := range p.remove {
-				if reason := p.reasonFor(sandbox, epoch); (reason == removalNodeUnavailable) != p.lost.Has(sandbox.UID) {
+				if reason := p.reasonFor(sandbox, epoch); (reason == removalNodeUnavailable) != p.onUnavailableNodes.Has(sandbox.UID) {
 					t.Errorf("%s is removed as %s", sandbox.Name, reason)
 				}
 			}
@@ -129,13 +129,13 @@ func TestNodeStates(t *testing.T) {
 	at := func(passed time.Duration) { clk.SetTime(epoch.Add(passed)) }
 	expect := func(what string, woken int, most bool, since time.Duration) {
 		t.Helper()
-		want := map[types.UID]unusableNode{}
+		want := map[types.UID]unavailableNode{}
 		if since >= 0 {
-			want[one.UID] = unusableNode{since: epoch.Add(since), noticed: epoch.Add(since)}
+			want[one.UID] = unavailableNode{since: epoch.Add(since), noticed: epoch.Add(since)}
 		}
-		got := s.unusableNodesOf([]*v1alpha1.Sandbox{one, available("b").node("n2").Sandbox, starting("c").Sandbox})
-		if diff := cmp.Diff(want, got.lost, cmpopts.EquateEmpty(), cmp.AllowUnexported(unusableNode{})); diff != "" || got.mostUnusable != most {
-			t.Errorf("%s: most %t, want %t; lost (-want +got):\n%s", what, got.mostUnusable, most, diff)
+		got := s.unavailableNodesOf([]*v1alpha1.Sandbox{one, available("b").node("n2").Sandbox, starting("c").Sandbox})
+		if diff := cmp.Diff(want, got.bySandbox, cmpopts.EquateEmpty(), cmp.AllowUnexported(unavailableNode{})); diff != "" || got.mostUnavailable != most {
+			t.Errorf("%s: most %t, want %t; lost (-want +got):\n%s", what, got.mostUnavailable, most, diff)
 		}
 		if len(q.sets) != woken {
 			t.Errorf("%s: woken %q, want %d", what, q.sets, woken)
@@ -165,25 +165,25 @@ func TestNodeStates(t *testing.T) {
 	at(4 * time.Second)
 	s.NodesListed(takes(map[string]bool{"n2": true, "n4": true, "n5": true}))
 	expect("they come back", 1, false, 2*time.Second)
-	if got := s.unusableNodesOf(nil).mostUnusableAt; !got.Equal(epoch.Add(4 * time.Second)) {
+	if got := s.unavailableNodesOf(nil).mostUnavailableAt; !got.Equal(epoch.Add(4 * time.Second)) {
 		t.Errorf("most nodes took none until %s", got)
 	}
 	at(4*time.Second + rememberGone)
 	s.NodesListed(takes(map[string]bool{"n2": true}))
 	expect("gone for long", 1, false, -1)
 	s.NodesListed(takes(map[string]bool{}))
-	if _, found := s.lost["n2"]; !found || s.usable != 0 || !s.unusableNodesOf(nil).mostUnusable {
-		t.Errorf("without nodes %v are lost, and %d take pods", s.lost, s.usable)
+	if _, found := s.unavailable["n2"]; !found || s.available != 0 || !s.unavailableNodesOf(nil).mostUnavailable {
+		t.Errorf("without nodes %v are lost, and %d take pods", s.unavailable, s.available)
 	}
 	s.NodesUnknown()
 	expect("nothing may be read", 1, false, -1)
 	s.NodesListed(map[string]nodes.State{"n1": {Since: epoch}, "n2": {TakesPods: true}})
-	if got := s.unusableNodesOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(epoch) || !got.noticed.Equal(clk.Now()) {
+	if got := s.unavailableNodesOf([]*v1alpha1.Sandbox{one}).bySandbox[one.UID]; !got.since.Equal(epoch) || !got.noticed.Equal(clk.Now()) {
 		t.Errorf("a node that tells since when it takes no pods: %v", got)
 	}
 	s.NodesUnknown()
 	s.NodesListed(map[string]nodes.State{"n1": {Since: clk.Now().Add(time.Hour)}, "n2": {TakesPods: true}})
-	if got := s.unusableNodesOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(clk.Now()) {
+	if got := s.unavailableNodesOf([]*v1alpha1.Sandbox{one}).bySandbox[one.UID]; !got.since.Equal(clk.Now()) {
 		t.Errorf("a node whose clock is ahead: %v", got)
 	}
 }

@@ -26,7 +26,9 @@ import (
 // It is enough to keep a cluster busy.
 const maxNotPickedUp = 128
 
-// observation is all that a plan, and the status, are made from.
+// observation is all that a plan, and the status, are made from. failed and isFailing are set
+// once the pool is counted; the writer adds what it did to createError, expectedCreates and
+// expectedDeletes.
 type observation struct {
 	set *v1alpha1.SandboxSet
 	// targetRevision is what the pool should consist of, and pool what is there.
@@ -36,23 +38,24 @@ type observation struct {
 	burst burst
 	// taken is claimRate.taken when the cache was read.
 	taken int
-	// dryRun is what the API said of the pods of the target revision, or nil; cluster
-	// is whether there is a cluster, which it could ask and which runs the pods.
-	dryRun  *dryRunResult
-	cluster bool
-	now     time.Time
-	// failed are the sandboxes of the revision that have failed and are deleted now, and
-	// failing is whether such a one was the last that came to anything.
-	failed  []*v1alpha1.Sandbox
-	failing bool
-	// alike are older revisions that differ from the target in metadata alone, see stale.
-	alike sets.Set[string]
-	// maxPending is for how long a sandbox may be Pending before it counts as blocked.
+	// dryRun is what the API said of the pods of the target revision, or nil; hasCluster
+	// is true if there is a cluster, which it could ask and which runs the pods.
+	dryRun     *dryRunResult
+	hasCluster bool
+	now        time.Time
+	// failed are the sandboxes of the revision that have failed and are deleted now.
+	// isFailing is true while sandboxes of the revision fail, see backoff.
+	failed    []*v1alpha1.Sandbox
+	isFailing bool
+	// differsOnlyInMetadata are older revisions that differ from the target in metadata alone,
+	// see outdatedForRecreate.
+	differsOnlyInMetadata sets.Set[string]
+	// maxPending is for how long a sandbox may be Pending before it counts as one that fails to start.
 	maxPending time.Duration
 	// createError is the server's answer to the create of a sandbox, see createErrorMessage.
 	createError string
 	// nodes is what of the pool is on nodes that take no pods.
-	nodes unusableNodes
+	nodes unavailableNodes
 }
 
 // delays are why a plan has to wait, and for how long.
@@ -66,17 +69,17 @@ type delays struct {
 // plan is what to do.
 type plan struct {
 	create int
-	// more is whether more are to be created when some of those are picked up.
-	more   bool
-	remove []*v1alpha1.Sandbox
-	// rolling: what is removed beside those that have ended is outdated, not surplus.
-	rolling bool
+	// hasMore is true if more are to be created when some of those are picked up.
+	hasMore bool
+	remove  []*v1alpha1.Sandbox
+	// isRollout: what is removed beside those that have ended is outdated, not surplus.
+	isRollout bool
 	// notReadyTooLong are those of remove that have not been ready for too long, and
 	// keptUnscheduled is how many others stay although they have not.
 	notReadyTooLong sets.Set[types.UID]
 	keptUnscheduled int
-	// lost are those of remove whose nodes take no pods.
-	lost sets.Set[types.UID]
+	// onUnavailableNodes are those of remove whose nodes take no pods.
+	onUnavailableNodes sets.Set[types.UID]
 	// requeueAfter is after what time there may be more to remove; 0 is never.
 	requeueAfter time.Duration
 }
@@ -84,12 +87,12 @@ type plan struct {
 // plan decides.
 //
 //   - Too few, with those that claims wait for: create the missing ones, but not more than
-//     scaleStrategy.maxUnavailable leaves after those that fail to start (see blocked), and no
+//     scaleStrategy.maxUnavailable leaves after those that fail to start (see failedStarts), and no
 //     more than are picked up (see maxNotPickedUp).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
 //     was created for claims that waited is left alone for a while (see burstMemory).
 //   - Older revision: replace (see outdated).
-//   - On a node that takes no pods: replace (see onLostNodes), once nothing is outdated.
+//   - On a node that takes no pods: replace (see onUnavailableNodes), once nothing is outdated.
 //   - Not ready for too long, in a pool of agent-sandbox: replace (see findNotReadyTooLong).
 //   - No sandbox of the target revision can be created: create none, and keep the
 //     older ones.
@@ -104,11 +107,11 @@ type plan struct {
 // both are available; then two more are removed. With a template that never gets
 // ready it stays at eight old ones that work.
 func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
-	create, more, err := o.toCreate(c)
+	create, hasMore, err := o.toCreate(c)
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{create: create, more: more, remove: c.ended}
+	p := plan{create: create, hasMore: hasMore, remove: c.ended}
 	switch surplus := c.unused() - o.replicas() - o.burst.kept; {
 	case c.unseenCreates > 0:
 	case surplus > 0:
@@ -118,12 +121,12 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 		if err != nil {
 			return plan{}, err
 		}
-		p.remove, p.rolling = append(p.remove, outdated...), len(outdated) > 0
-		if err := o.replaceLost(&p, c); err != nil {
+		p.remove, p.isRollout = append(p.remove, outdated...), len(outdated) > 0
+		if err := o.addOnUnavailableNodes(&p, c); err != nil {
 			return plan{}, err
 		}
 	}
-	o.replaceSlow(&p, c)
+	o.addNotReady(&p, c)
 	if d.backoff > 0 {
 		p.create = 0
 	}
@@ -133,8 +136,8 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 	return p, nil
 }
 
-// replaceSlow removes what has not been ready for too long as well.
-func (o *observation) replaceSlow(p *plan, c *poolCounts) {
+// addNotReady removes what has not been ready for too long as well.
+func (o *observation) addNotReady(p *plan, c *poolCounts) {
 	found := o.findNotReadyTooLong(c)
 	p.keptUnscheduled = found.keptUnscheduled
 	p.requeueAfter = queue.MinRequeue(p.requeueAfter, found.requeueAfter)
@@ -145,20 +148,20 @@ func (o *observation) replaceSlow(p *plan, c *poolCounts) {
 
 // toCreate is how many sandboxes to create, and if more are missing that have to wait
 // until some of these are picked up.
-func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
+func (o *observation) toCreate(c *poolCounts) (n int, hasMore bool, err error) {
 	n = o.desired() - c.unused()
 	if n <= 0 || !o.canCreate() {
 		return 0, false, nil
 	}
-	budget, limited, err := o.startBudget()
+	budget, isLimited, err := o.startBudget()
 	if err != nil {
 		return 0, false, err
 	}
-	if limited {
-		b := o.blocked(c)
+	if isLimited {
+		b := o.failedStarts(c)
 		n = min(n, max(budget-b.total()-c.unseenCreates, 0))
 	}
-	if room := max(maxNotPickedUp-c.notPickedUp-c.unseenCreates, 0); o.cluster && room < n {
+	if room := max(maxNotPickedUp-c.notPickedUp-c.unseenCreates, 0); o.hasCluster && room < n {
 		return room, true, nil
 	}
 	return n, false, nil
@@ -186,7 +189,7 @@ func (o *observation) leastUseful(c *poolCounts, n int) []*v1alpha1.Sandbox {
 		if revisionOf(sandbox) == o.revision {
 			r.revision = 1
 		}
-		if _, lost := o.nodes.lost[sandbox.UID]; !lost {
+		if _, isUnavailable := o.nodes.bySandbox[sandbox.UID]; !isUnavailable {
 			r.node = 1
 		}
 		unused = append(unused, r)
@@ -227,11 +230,11 @@ func rank(sandbox *v1alpha1.Sandbox, available bool) int {
 }
 
 // outdated returns the sandboxes of an older revision to replace now. With the update type
-// Recreate that is all that are stale, with OnReplenish none, and else: all that
+// Recreate that is what outdatedForRecreate returns, with OnReplenish none, and else: all that
 // are still starting, since they are of no use to any claim, and as many of the
 // available ones, oldest first, as leaves at least replicas minus
 // updateStrategy.maxUnavailable available. Reckoned from what is available, and
-// not from what was removed before, the floor also holds while claims take from
+// not from what was removed before, this also holds while claims take from
 // the pool or new sandboxes do not get ready.
 func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
 	if !o.canCreate() {
@@ -241,32 +244,32 @@ func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
 	case v1alpha1.SetUpdateOnReplenish:
 		return nil, nil
 	case v1alpha1.SetUpdateRecreate:
-		return o.stale(c), nil
+		return o.outdatedForRecreate(c), nil
 	}
 	if c.updatedAvailable == len(c.available) && c.updatedCreating == len(c.creating) {
 		return nil, nil // the common case, without a walk through the pool
 	}
-	floor, err := o.floor()
+	minAvailable, err := o.minAvailable()
 	if err != nil {
 		return nil, err
 	}
 	updated := func(sandbox *v1alpha1.Sandbox) bool { return revisionOf(sandbox) == o.revision }
 	starting := slices.DeleteFunc(slices.Clone(c.creating), updated)
-	old := slices.DeleteFunc(slices.Clone(c.available), updated)
-	slices.SortFunc(old, byAge)
-	return append(starting, old[:min(max(len(c.available)-floor, 0), len(old))]...), nil
+	available := slices.DeleteFunc(slices.Clone(c.available), updated)
+	slices.SortFunc(available, byAge)
+	return append(starting, available[:min(max(len(c.available)-minAvailable, 0), len(available))]...), nil
 }
 
-// floor is how many available sandboxes a roll-out leaves at least.
-func (o *observation) floor() (int, error) {
+// minAvailable is how many available sandboxes a roll-out leaves at least.
+func (o *observation) minAvailable() (int, error) {
 	if o.set.Spec.UpdateStrategy.Type == v1alpha1.SetUpdateRecreate {
 		return 0, nil
 	}
-	return o.budgetFloor()
+	return o.minAvailableForReplacement()
 }
 
-// budgetFloor is replicas minus updateStrategy.maxUnavailable.
-func (o *observation) budgetFloor() (int, error) {
+// minAvailableForReplacement is replicas minus updateStrategy.maxUnavailable.
+func (o *observation) minAvailableForReplacement() (int, error) {
 	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
 	if limit == nil {
 		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))
@@ -285,9 +288,9 @@ func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason
 		return removalEnded
 	case p.notReadyTooLong.Has(sandbox.UID):
 		return removalNotReady
-	case p.lost.Has(sandbox.UID):
+	case p.onUnavailableNodes.Has(sandbox.UID):
 		return removalNodeUnavailable
-	case p.rolling:
+	case p.isRollout:
 		return removalOutdated
 	}
 	return removalSurplus

@@ -41,7 +41,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 	}
 	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
 		maxUnavailable, err := scaled(limit, replicas+o.burst.wanted)
-		b := o.blocked(c)
+		b := o.failedStarts(c)
 		if room := max(maxUnavailable-b.total()-c.unseenCreates, 0); err != nil || p.create > room {
 			return fmt.Sprintf("creates %d with room for %d, %v", p.create, room, err)
 		}
@@ -52,7 +52,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 		switch {
 		case removed.Has(sandbox.UID):
 			return "removes " + sandbox.Name + " twice"
-		case o.deletes.Has(sandbox.UID), sandbox.DeletionTimestamp != nil:
+		case o.expectedDeletes.Has(sandbox.UID), sandbox.DeletionTimestamp != nil:
 			return "removes " + sandbox.Name + ", which is going"
 		}
 		removed.Insert(sandbox.UID)
@@ -89,10 +89,10 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 		return fmt.Sprintf("leaves %d available, the floor is %d", left, replicas-limit)
 	}
 	for _, sandbox := range p.remove {
-		node, onLost := o.nodes.lost[sandbox.UID]
+		node, onLost := o.nodes.bySandbox[sandbox.UID]
 		switch {
-		case p.lost.Has(sandbox.UID):
-			if !onLost || o.nodes.mostUnusable || o.now.Sub(node.noticed) < replaceAfter || sandbox.CreationTimestamp.Sub(node.since) >= replaceAfter/2 {
+		case p.onUnavailableNodes.Has(sandbox.UID):
+			if !onLost || o.nodes.mostUnavailable || o.now.Sub(node.noticed) < replaceAfter || sandbox.CreationTimestamp.Sub(node.since) >= replaceAfter/2 {
 				return "replaces " + sandbox.Name + ", whose node is not lost"
 			}
 		case stateInPool(sandbox, o.now) != stateEnded && revisionOf(sandbox) == o.revision:
@@ -115,7 +115,7 @@ func randomObservation(r *rand.Rand) *observation {
 	}
 	o := &observation{
 		set: set, targetRevision: targetOf(current), now: epoch,
-		pool: pool{creates: map[types.UID]string{}, deletes: sets.Set[types.UID]{}},
+		pool: pool{expectedCreates: map[types.UID]string{}, expectedDeletes: sets.Set[types.UID]{}},
 	}
 	if r.IntN(3) == 0 {
 		o.burst.wanted = r.IntN(6)
@@ -126,7 +126,7 @@ func randomObservation(r *rand.Rand) *observation {
 		v1alpha1.SandboxFailed, v1alpha1.SandboxRecycling,
 	}
 	one := func(in int) bool { return r.IntN(in) == 0 }
-	o.nodes = unusableNodes{lost: map[types.UID]unusableNode{}, mostUnusable: one(4)}
+	o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: one(4)}
 	for i := range r.IntN(30) {
 		b := starting(fmt.Sprintf("s%02d", i)).phase(phases[r.IntN(len(phases))]).
 			age(time.Duration(r.IntN(5)) * time.Minute).recycled(r.Int32N(3))
@@ -146,19 +146,19 @@ func randomObservation(r *rand.Rand) *observation {
 			b = b.shutdown(epoch.Add(time.Duration(r.IntN(3)-1) * time.Minute))
 		}
 		if one(10) {
-			o.deletes.Insert(b.UID)
+			o.expectedDeletes.Insert(b.UID)
 		}
 		if one(4) {
 			since := epoch.Add(-time.Duration(r.IntN(240)) * time.Second)
-			o.nodes.lost[b.UID] = unusableNode{since: since, noticed: since}
+			o.nodes.bySandbox[b.UID] = unavailableNode{since: since, noticed: since}
 		}
 		if one(20) {
-			o.creates[b.UID] = current
+			o.expectedCreates[b.UID] = current
 		}
 		o.sandboxes = append(o.sandboxes, b.Sandbox)
 	}
 	for i := range r.IntN(3) {
-		o.creates[types.UID(fmt.Sprintf("unseen%d", i))] = []string{current, older}[r.IntN(2)]
+		o.expectedCreates[types.UID(fmt.Sprintf("unseen%d", i))] = []string{current, older}[r.IntN(2)]
 	}
 	return o
 }

@@ -377,7 +377,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
 				set: test.set, targetRevision: targetOf(current), pool: pool{sandboxes(test.pool...), test.creates, sets.New(test.deletes...)},
-				burst: test.burst, cluster: test.cluster, now: epoch,
+				burst: test.burst, hasCluster: test.cluster, now: epoch,
 			}
 			c := o.count(o.revision, o.now)
 			got, err := o.plan(&c, test.delays)
@@ -387,8 +387,8 @@ func TestPlan(t *testing.T) {
 			if got.create != test.create {
 				t.Errorf("create %d, want %d", got.create, test.create)
 			}
-			if got.more != test.more {
-				t.Errorf("more %t, want %t", got.more, test.more)
+			if got.hasMore != test.more {
+				t.Errorf("more %t, want %t", got.hasMore, test.more)
 			}
 			if diff := cmp.Diff(test.remove, names(got.remove), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("remove (-want +got):\n%s", diff)

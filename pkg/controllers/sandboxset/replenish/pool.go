@@ -18,13 +18,13 @@ import (
 type pool struct {
 	// sandboxes are those that the set controls, as the cache shows them.
 	sandboxes []*v1alpha1.Sandbox
-	// creates are sandboxes that this controller has created and whose arrival in the
+	// expectedCreates are sandboxes that this controller has created and whose arrival in the
 	// cache it has not noticed yet, with their revisions. Some may already be among
 	// sandboxes: the cache is filled before its events are handled.
-	creates map[types.UID]string
-	// deletes are sandboxes that this controller has deleted, whose end it has not
+	expectedCreates map[types.UID]string
+	// expectedDeletes are sandboxes that this controller has deleted, whose end it has not
 	// noticed yet. They count as gone.
-	deletes sets.Set[types.UID]
+	expectedDeletes sets.Set[types.UID]
 }
 
 // poolCounts is a pool, sorted by what its sandboxes are good for.
@@ -50,20 +50,20 @@ func (c *poolCounts) updated() int {
 
 // count counts the pool of a set whose current revision is revision.
 func (p *pool) count(revision string, now time.Time) poolCounts {
-	c := poolCounts{unseenCreates: len(p.creates)}
-	for _, r := range p.creates {
+	c := poolCounts{unseenCreates: len(p.expectedCreates)}
+	for _, r := range p.expectedCreates {
 		if r == revision {
 			c.updatedUnseenCreates++
 		}
 	}
 	for _, sandbox := range p.sandboxes {
-		if r, ok := p.creates[sandbox.UID]; ok {
+		if r, ok := p.expectedCreates[sandbox.UID]; ok {
 			c.unseenCreates--
 			if r == revision {
 				c.updatedUnseenCreates--
 			}
 		}
-		if p.deletes.Has(sandbox.UID) {
+		if p.expectedDeletes.Has(sandbox.UID) {
 			continue
 		}
 		updated := revisionOf(sandbox) == revision
@@ -160,3 +160,12 @@ func later(a, b time.Time) time.Time {
 }
 
 func revisionOf(sandbox *v1alpha1.Sandbox) string { return sandbox.Labels[v1alpha1.LabelTemplateHash] }
+
+// uidsOf returns the UIDs of sandboxes.
+func uidsOf(sandboxes []*v1alpha1.Sandbox) sets.Set[types.UID] {
+	uids := make(sets.Set[types.UID], len(sandboxes))
+	for _, sandbox := range sandboxes {
+		uids.Insert(sandbox.UID)
+	}
+	return uids
+}

@@ -23,13 +23,13 @@ var _ reconcile.Reconciler = (*Controller)(nil)
 
 // Reconcile brings one pool nearer to its size.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	c.writer.busy.Add(1)
-	defer c.writer.busy.Add(-1)
+	c.writer.activeReconciles.Add(1)
+	defer c.writer.activeReconciles.Add(-1)
 	set := &v1alpha1.SandboxSet{}
 	if err := c.client.Get(ctx, req.NamespacedName, set, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.states.forget(req.NamespacedName)
-			hidePool(req.NamespacedName)
+			deleteGauges(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("getting SandboxSet %s: %w", req, err)
@@ -48,7 +48,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	counts := o.count(o.revision, now)
-	delays := c.counted(o, &counts)
+	o.failed = o.failedOf(&counts) // before they are deleted
+	delays := c.recordCount(o, &counts)
 
 	p, err := o.plan(&counts, delays)
 	if err != nil {
@@ -56,20 +57,20 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
 	}
 	c.sendProgressEvent(set, p.keptUnscheduled)
-	finished, err := c.writer.scale(ctx, o, p)
+	isFinished, err := c.writer.scale(ctx, o, p)
 	if p.create > 0 || len(p.remove) > 0 {
 		counts = o.count(o.revision, now) // with what was done
 	}
-	err = errors.Join(err, o.templateErr, c.templates.deleteUnused(ctx, set, o.revision, historyOf(set, o.templateErr), &o.pool))
+	err = errors.Join(err, o.templateErr, c.revisionTemplates.deleteUnused(ctx, set, o.revision, historyOf(set, o.templateErr), &o.pool))
 
-	o.gauges(&counts).show(req.NamespacedName)
+	o.gauges(&counts).set(req.NamespacedName)
 	isConflict, statusAfter, statusErr := c.writeStatusAndEvents(ctx, o, &counts, replicaFailure(err, delays.backoff))
 	if err := errors.Join(err, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: queue.MinRequeue(
-		o.requeueAfterPlan(p, delays, finished, isConflict, c.options.QuietPeriod),
-		o.requeueAfter, o.burst.requeueAfter, p.requeueAfter, o.blocked(&counts).requeueAfter, statusAfter,
+		o.requeueAfterPlan(p, delays, isFinished, isConflict, c.options.QuietPeriod),
+		o.requeueAfter, o.burst.requeueAfter, p.requeueAfter, o.failedStarts(&counts).requeueAfter, statusAfter,
 	)}, nil
 }
 
@@ -82,7 +83,7 @@ func (c *Controller) writeStatusAndEvents(
 	status := o.status(counts, failure)
 	found := o.findStartFailure(counts)
 	var sendsEvent, isDelayed bool
-	c.states.update(client.ObjectKeyFromObject(o.set), func(s *setState) {
+	c.states.withState(client.ObjectKeyFromObject(o.set), func(s *setState) {
 		if requeueAfter = s.statusDelay(o.set, &status, o.now); requeueAfter > 0 {
 			isDelayed = true
 			return
@@ -91,7 +92,7 @@ func (c *Controller) writeStatusAndEvents(
 		spaced, requeueAfter = s.throttle.spaced(&o.set.Status, &status, o.now)
 		status = *spaced
 		if sendsEvent = s.throttle.eventDue(found, o.now); found != nil && found.sandboxes > 0 {
-			requeueAfter = queue.MinRequeue(requeueAfter, s.throttle.told.Add(troubleEventInterval).Sub(o.now))
+			requeueAfter = queue.MinRequeue(requeueAfter, s.throttle.told.Add(startFailureEventInterval).Sub(o.now))
 		}
 	})
 	if isDelayed {
@@ -109,13 +110,13 @@ func (c *Controller) writeStatusAndEvents(
 func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Duration {
 	var delay time.Duration
 	if !specChanged(set) {
-		c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { delay = s.claimRate.countDelay(now) })
+		c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) { delay = s.claimRate.countDelay(now) })
 	}
 	return delay
 }
 
-// observe finds out what the pool should consist of, and what is there. The
-// expectations, and what claims have taken, come before the cache, see there.
+// observe finds out what the pool should consist of, and what is there. It reads the
+// expectations, and what claims have taken, before the cache: see type expectations.
 func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
 	target, err := c.revisions.target(ctx, set)
 	if err != nil {
@@ -126,9 +127,9 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 		return nil, err
 	}
 	target.requeueAfter = queue.MinRequeue(target.requeueAfter, requeueAfter)
-	o := &observation{set: set, targetRevision: target, cluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
-	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
-		o.creates, o.deletes = s.expectations.snapshot(now)
+	o := &observation{set: set, targetRevision: target, hasCluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
+	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
+		o.expectedCreates, o.expectedDeletes = s.expectations.snapshot(now)
 		o.taken = s.claimRate.taken
 		o.burst = s.burst.next(set.Generation, wanted, now)
 		if s.dryRun != nil && s.dryRun.revision == target.revision {
@@ -138,44 +139,43 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if o.sandboxes, err = c.caches.pooled(set); err != nil {
 		return nil, err
 	}
-	o.nodes = c.nodes.unusableNodesOf(o.sandboxes)
-	o.alike, err = c.alikeRevisions(o)
+	o.nodes = c.nodes.unavailableNodesOf(o.sandboxes)
+	o.differsOnlyInMetadata, err = c.differingOnlyInMetadata(o)
 	return o, err
 }
 
-// counted takes in what a count of the pool has found, and returns what has to wait.
-func (c *Controller) counted(o *observation, counts *poolCounts) delays {
+// recordCount records what a count of the pool has found, and returns what has to wait.
+func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
 	var d delays
 	var shortSince time.Time
-	o.failed = o.failedOf(counts)
 	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.now)
-	c.states.update(key, func(s *setState) {
-		s.claimRate.counted(available, o.taken, cost)
+	c.states.withState(key, func(s *setState) {
+		s.claimRate.recordCount(available, o.taken, cost)
 		d.refill = s.claimRate.refillDelay(o.desired(), o.now)
 		d.backoff = s.backoff.next(o.revision, counts.outcome, o.now)
-		o.failing = s.backoff.pause > 0
+		o.isFailing = s.backoff.pause > 0
 		var length time.Duration
-		if shortSince, length = s.shortage.counted(available, o.replicas(), o.now); length > 0 {
+		if shortSince, length = s.shortage.recordCount(available, o.replicas(), o.now); length > 0 {
 			replenishDuration.Observe(length.Seconds())
 		}
 	})
-	showShortage(key, shortSince)
+	setShortageGauge(key, shortSince)
 	return d
 }
 
 // requeueAfterPlan returns after what time to reconcile because of what was planned and done,
 // even if no event comes; 0 is never.
-func (o *observation) requeueAfterPlan(p plan, d delays, finished, isConflict bool, quiet time.Duration) time.Duration {
+func (o *observation) requeueAfterPlan(p plan, d delays, isFinished, isConflict bool, quiet time.Duration) time.Duration {
 	switch delay := max(d.backoff, d.refill); {
-	case !finished:
+	case !isFinished:
 		return time.Millisecond
-	case isConflict, p.more && p.create > 0:
+	case isConflict, p.hasMore && p.create > 0:
 		// As long as those that wait are picked up, the next are due before the changes
 		// of a large pool are gathered.
 		return max(quiet, time.Millisecond)
 	case delay > 0:
 		return delay
-	case len(o.creates) > 0 || len(o.deletes) > 0:
+	case len(o.expectedCreates) > 0 || len(o.expectedDeletes) > 0:
 		// Events will come, unless the cache has missed them: then the expectations
 		// have run out by then.
 		return expectationTTL + time.Second
@@ -191,7 +191,7 @@ func (c *Controller) finalize(ctx context.Context, set *v1alpha1.SandboxSet) (re
 		return reconcile.Result{}, nil
 	}
 	var creates map[types.UID]string
-	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
+	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		creates, _ = s.expectations.snapshot(c.clock.Now())
 	})
 	left, err := c.caches.pooled(set)

@@ -61,10 +61,10 @@ func newProblem(reason string, err error) *problem {
 
 // revisions finds the revision that the pool of a set should consist of.
 type revisions struct {
-	lookup       *templates.Lookup
-	states       *setStates
-	podTemplates *podtemplate.Cache
-	templates    *revisionTemplates
+	lookup            *templates.Lookup
+	states            *setStates
+	podTemplates      *podtemplate.Cache
+	revisionTemplates *revisionTemplates
 }
 
 // target finds out what the pool should consist of, and creates the SandboxTemplate
@@ -87,12 +87,12 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	}
 	if set.Spec.Template != nil {
 		// Its sandboxes do not need the SandboxTemplate.
-		if t.requeueAfter = r.templates.ensureInline(ctx, from, revision, resolved); t.requeueAfter > 0 {
+		if t.requeueAfter = r.revisionTemplates.ensureInline(ctx, from, revision, resolved); t.requeueAfter > 0 {
 			t.currentRevision = set.Status.CurrentRevision
 		}
 		return t, nil
 	}
-	if err := r.templates.ensure(ctx, from, revision, resolved); err != nil {
+	if err := r.revisionTemplates.ensure(ctx, from, revision, resolved); err != nil {
 		return r.targetWithoutTemplate(ctx, set, resolved, err)
 	}
 	return t, nil
@@ -113,7 +113,7 @@ func (r *revisions) withStoredJSON(
 	if revision == set.Status.UpdateRevision {
 		return set, revision, resolved, nil
 	}
-	owned, err := r.templates.caches.revisionsOf(set)
+	owned, err := r.revisionTemplates.caches.revisionsOf(set)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -203,11 +203,11 @@ func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (stri
 		input.service = strconv.FormatBool(*found.Service)
 	}
 	var known resolvedRevision
-	r.states.update(key, func(s *setState) { known = s.resolved })
+	r.states.withState(key, func(s *setState) { known = s.resolved })
 	if known.input != input {
 		known = resolvedRevision{input: input}
 		known.revision, known.err = validRevision(set, found)
-		r.states.update(key, func(s *setState) { s.resolved = known })
+		r.states.withState(key, func(s *setState) { s.resolved = known })
 	}
 	return known.revision, found, known.err
 }

@@ -215,7 +215,7 @@ func testTakesTemplateAsItIs(_ *testing.T, f *fixture) {
 	}
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.reconcile()
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 	f.wantPooled(2)
@@ -242,7 +242,7 @@ func testGetsPatch(_ *testing.T, f *fixture) {
 		f.Helper()
 		f.claim(f.pooled()[0])
 		f.sync()
-		f.pass(maxTurn)
+		f.pass(maxCountInterval)
 		f.reconcile()
 		f.wantPooled(2)
 	}
@@ -288,7 +288,7 @@ func testHeldUnderAnotherName(_ *testing.T, f *fixture) {
 		}
 	}
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.refer("twin")
 	f.wantPooled(2)
 	f.wantHolders(revision)
@@ -309,7 +309,7 @@ func testHeldUnderAnotherName(_ *testing.T, f *fixture) {
 		f.claim(sandbox)
 	}
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantCurrent(earlier.Name, earlier.Name)
@@ -389,7 +389,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
-		f.pass(maxTurn)
+		f.pass(maxCountInterval)
 		f.reconcile()
 		f.sync()
 	}
@@ -429,7 +429,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	}
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
@@ -441,7 +441,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	f.sync()
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.reconcile()
 	f.wantPooled(1)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
@@ -540,7 +540,7 @@ func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
-		f.pass(maxTurn)
+		f.pass(maxCountInterval)
 		f.wantRetry()
 		f.sync()
 	}
@@ -637,7 +637,7 @@ func testForgedRevision(_ *testing.T, f *fixture) {
 	f.forge(f.template(podtemplate.RevisionName(set, revision)))
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
 		f.Errorf("looks again after %v", got)
 	}
@@ -731,7 +731,7 @@ func testRefillsUnderOldName(_ *testing.T, f *fixture) {
 	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = "missing" })
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.reconcile()
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 	if got := f.wantPooled(1)[0].Labels[v1alpha1.LabelSandboxTemplate]; got != "base" {
@@ -838,7 +838,7 @@ func typedPodOf(image string) *runtime.RawExtension {
 func (f *fixture) wantKept(revision string, pool []*v1alpha1.Sandbox) {
 	f.Helper()
 	for range 2 {
-		f.pass(maxTurn)
+		f.pass(maxCountInterval)
 		f.reconcile()
 		f.sync()
 	}
@@ -882,7 +882,7 @@ func testRefersToTheSame(_ *testing.T, f *fixture) {
 	f.wantKept(revision, before)
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.pass(maxTurn)
+	f.pass(maxCountInterval)
 	f.reconcile()
 	for _, sandbox := range f.wantPooled(2) {
 		if sandbox.Labels[v1alpha1.LabelTemplateHash] != revision || !strings.HasSuffix(sandbox.Spec.TemplateRef.Name, "-"+revision) {

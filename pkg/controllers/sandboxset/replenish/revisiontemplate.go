@@ -99,7 +99,7 @@ func (r *revisionTemplates) create(
 		return fmt.Errorf("SandboxTemplate %s/%s, which is to hold a revision of SandboxSet %s, is stored with other content than it was created with: %w",
 			wanted.Namespace, wanted.Name, set.Name, errNameTaken)
 	}
-	r.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
+	r.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		s.dryRun = &dryRunResult{revision, warnings.Texts()}
 	})
 	return nil
@@ -113,7 +113,7 @@ func (r *revisionTemplates) replace(
 ) error {
 	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
 	var last time.Time
-	r.states.update(key, func(s *setState) { last = s.replaced })
+	r.states.withState(key, func(s *setState) { last = s.replaced })
 	if now.Sub(last) < templateRetry {
 		return fmt.Errorf("SandboxTemplate %s/%s has not the content of the revision of SandboxSet %s that it is to hold, and was replaced a moment ago: %w",
 			existing.Namespace, existing.Name, set.Name, errNameTaken)
@@ -122,7 +122,7 @@ func (r *revisionTemplates) replace(
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting SandboxTemplate %s/%s, which has other content: %w", existing.Namespace, existing.Name, err)
 	}
-	r.states.update(key, func(s *setState) { s.replaced = now })
+	r.states.withState(key, func(s *setState) { s.replaced = now })
 	r.report.revisionReplaced(set, existing.Name)
 	err = r.create(ctx, set, wanted, revision)
 	if apierrors.IsAlreadyExists(err) { // with a finalizer, or made anew meanwhile
@@ -139,18 +139,18 @@ func (r *revisionTemplates) ensureInline(
 ) time.Duration {
 	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
 	var before revisionMissing
-	r.states.update(key, func(s *setState) { before = s.revisionMissing })
+	r.states.withState(key, func(s *setState) { before = s.revisionMissing })
 	if wait := before.retryAt.Sub(now); before.revision == revision && wait > 0 {
 		return wait
 	}
 	err := r.ensure(ctx, set, revision, resolved)
 	switch {
 	case err == nil:
-		r.states.update(key, func(s *setState) { s.revisionMissing = revisionMissing{} })
+		r.states.withState(key, func(s *setState) { s.revisionMissing = revisionMissing{} })
 		return 0
 	case refused(err):
 		missing := revisionMissing{revision, err.Error(), now.Add(templateRetry)}
-		r.states.update(key, func(s *setState) { s.revisionMissing = missing })
+		r.states.withState(key, func(s *setState) { s.revisionMissing = missing })
 		if missing.revision != before.revision || missing.message != before.message {
 			log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
 			r.report.revisionMissing(set, err)
@@ -290,7 +290,7 @@ func (r *revisionTemplates) unused(owned []*v1alpha1.SandboxTemplate, current se
 // its revision.
 func (p *pool) refersTo() func(*v1alpha1.SandboxTemplate) bool {
 	names, revisions := sets.New[string](), sets.New[string]()
-	for _, revision := range p.creates {
+	for _, revision := range p.expectedCreates {
 		revisions.Insert(revision)
 	}
 	for _, sandbox := range p.sandboxes {

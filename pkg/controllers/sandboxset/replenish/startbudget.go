@@ -22,31 +22,31 @@ import (
 // DefaultMaxPendingTimeout is the default of --max-pending-timeout, as in OpenKruise.
 const DefaultMaxPendingTimeout = 50 * time.Second
 
-// The bounds of --max-pending-timeout, as in OpenKruise. Other values are clamped to them.
+// The bounds of --max-pending-timeout, as in OpenKruise. New clamps other values to them.
 const (
-	minPendingTimeout = 15 * time.Second
-	maxPendingTimeout = 3590 * time.Second
+	pendingTimeoutLowerBound = 15 * time.Second
+	pendingTimeoutUpperBound = 3590 * time.Second
 )
 
 // clampPendingTimeout returns a --max-pending-timeout within its bounds.
 func clampPendingTimeout(d time.Duration) time.Duration {
-	return min(max(d, minPendingTimeout), maxPendingTimeout)
+	return min(max(d, pendingTimeoutLowerBound), pendingTimeoutUpperBound)
 }
 
-// blockedStarts counts the sandboxes of a pool that fail to start.
-type blockedStarts struct {
+// failedStarts counts the sandboxes of a pool that fail to start.
+type failedStarts struct {
 	// failed is how many cannot start, and timedOut how many are Pending for too long.
 	failed, timedOut int
 	// requeueAfter is after what time one more may be Pending for too long; 0 is never.
 	requeueAfter time.Duration
 }
 
-func (b *blockedStarts) total() int { return b.failed + b.timedOut }
+func (b *failedStarts) total() int { return b.failed + b.timedOut }
 
-// blocked counts the sandboxes of a pool that fail to start. A sandbox whose pod waits behind a
+// failedStarts counts the sandboxes of a pool that fail to start. A sandbox whose pod waits behind a
 // scheduling gate does not fail: the owner of the gate decides when it starts.
-func (o *observation) blocked(c *poolCounts) blockedStarts {
-	var b blockedStarts
+func (o *observation) failedStarts(c *poolCounts) failedStarts {
+	var b failedStarts
 	for _, sandbox := range c.creating {
 		ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 		if ready != nil && ready.Status == metav1.ConditionFalse &&
@@ -58,7 +58,7 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 			continue
 		}
 		since := later(sandbox.CreationTimestamp.Time, v1alpha1.GatesRemovedAt(sandbox))
-		if remaining := since.Add(clampPendingTimeout(o.maxPending)).Sub(o.now); remaining > 0 {
+		if remaining := since.Add(o.maxPending).Sub(o.now); remaining > 0 {
 			b.requeueAfter = queue.MinRequeue(b.requeueAfter, remaining)
 		} else {
 			b.timedOut++
@@ -68,7 +68,7 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 }
 
 // startBudget returns scaleStrategy.maxUnavailable as a number, and reports whether it is set.
-func (o *observation) startBudget() (budget int, limited bool, err error) {
+func (o *observation) startBudget() (budget int, isLimited bool, err error) {
 	limit := o.set.Spec.ScaleStrategy.MaxUnavailable
 	if limit == nil {
 		return 0, false, nil
@@ -77,21 +77,4 @@ func (o *observation) startBudget() (budget int, limited bool, err error) {
 		return 0, true, fmt.Errorf("spec.scaleStrategy.maxUnavailable: %w", err)
 	}
 	return budget, true, nil
-}
-
-// setScalingLimited sets the condition ScalingLimited: true if the sandboxes that fail to start use
-// up the budget. Without maxUnavailable the budget is all unused sandboxes of the pool.
-func (o *observation) setScalingLimited(status *v1alpha1.SandboxSetStatus, c *poolCounts) {
-	budget, limited, err := o.startBudget()
-	if err != nil || !limited {
-		budget = c.unused()
-	}
-	budget = max(budget, 1)
-	b := o.blocked(c)
-	value, reason := metav1.ConditionFalse, v1alpha1.ReasonStartupBudgetAvailable
-	if b.total() >= budget {
-		value, reason = metav1.ConditionTrue, v1alpha1.ReasonStartupBudgetExhausted
-	}
-	o.setCondition(status, v1alpha1.SetConditionScalingLimited, value, reason,
-		fmt.Sprintf("%d of %d startup slots are blocked: Timeout=%d, Failed=%d", b.total(), budget, b.timedOut, b.failed))
 }

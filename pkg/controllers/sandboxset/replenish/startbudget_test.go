@@ -95,7 +95,7 @@ func TestScalingLimited(t *testing.T) {
 			if diff := cmp.Diff(tc.told, fmt.Sprintf("%s %s: %s", told.Status, told.Reason, told.Message)); diff != "" {
 				t.Errorf("ScalingLimited (-want +got):\n%s", diff)
 			}
-			if next := o.blocked(&c).requeueAfter; p.create != tc.create || next != tc.next {
+			if next := o.failedStarts(&c).requeueAfter; p.create != tc.create || next != tc.next {
 				t.Errorf("creates %d and looks again after %s, want %d and %s", p.create, next, tc.create, tc.next)
 			}
 		})
@@ -105,7 +105,7 @@ func TestScalingLimited(t *testing.T) {
 // TestUnseenCreatesUseUpTheBudget: what the cache does not show yet may fail as well.
 func TestUnseenCreatesUseUpTheBudget(t *testing.T) {
 	o := &observation{set: makeSet(10, scaleLimit(intstr.FromInt32(3))), targetRevision: targetOf(current), now: epoch}
-	o.creates = map[types.UID]string{"a": current, "b": current}
+	o.expectedCreates = map[types.UID]string{"a": current, "b": current}
 	c := o.count(o.revision, o.now)
 	if p, err := o.plan(&c, delays{}); err != nil || p.create != 1 {
 		t.Errorf("creates %d, %v", p.create, err)

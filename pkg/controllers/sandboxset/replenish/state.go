@@ -46,11 +46,11 @@ type setState struct {
 	replaced time.Time
 }
 
-// took notes that a claim took a sandbox out of the pool.
-func (s *setState) took(now time.Time) {
-	s.claimRate.took(now)
-	s.burst.took(now)
-	s.shortage.took(now)
+// recordClaim records that a claim took a sandbox out of the pool.
+func (s *setState) recordClaim(now time.Time) {
+	s.claimRate.recordClaim(now)
+	s.burst.recordClaim(now)
+	s.shortage.recordClaim(now)
 }
 
 // statusDelay is for how long a status must not be written, because a set that is large was written
@@ -90,9 +90,9 @@ func (s *setStates) track(set *v1alpha1.SandboxSet) {
 	}
 }
 
-// update calls f with the state of a set, unless the set is not tracked: events may
-// come before its first reconcile and after its last. f must not block.
-func (s *setStates) update(set types.NamespacedName, f func(*setState)) {
+// withState calls f with the state of a set, under the lock. It does nothing if the set is not
+// tracked: events may come before its first reconcile and after its last. f must not block.
+func (s *setStates) withState(set types.NamespacedName, f func(*setState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state := s.sets[set]; state != nil {
@@ -110,7 +110,7 @@ func (s *setStates) forget(set types.NamespacedName) {
 // eventDelay is how long to gather events of a set before it is reconciled.
 func (s *setStates) eventDelay(set types.NamespacedName) time.Duration {
 	delay := s.quiet
-	s.update(set, func(state *setState) { delay = state.claimRate.eventDelay() })
+	s.withState(set, func(state *setState) { delay = state.claimRate.eventDelay() })
 	return delay
 }
 
@@ -158,16 +158,16 @@ type shortage struct {
 	since time.Time
 }
 
-func (s *shortage) took(now time.Time) {
+func (s *shortage) recordClaim(now time.Time) {
 	if s.taken.IsZero() {
 		s.taken = now
 	}
 }
 
-// counted takes in how many sandboxes a count found, and of how many. It returns
+// recordCount takes in how many sandboxes a count found, and of how many. It returns
 // since when the pool has been short, or zero, and how long a shortage was that is
 // over now, or zero.
-func (s *shortage) counted(available, replicas int, now time.Time) (since time.Time, length time.Duration) {
+func (s *shortage) recordCount(available, replicas int, now time.Time) (since time.Time, length time.Duration) {
 	switch {
 	case available < replicas && s.since.IsZero():
 		s.since = now

@@ -46,14 +46,14 @@ func TestShortage(t *testing.T) {
 			var s shortage
 			for _, step := range tc.steps {
 				if step.took {
-					s.took(at(step.at))
+					s.recordClaim(at(step.at))
 					continue
 				}
 				want := time.Time{}
 				if step.since != 0 {
 					want = at(step.since)
 				}
-				since, length := s.counted(step.available, 4, at(step.at))
+				since, length := s.recordCount(step.available, 4, at(step.at))
 				if !since.Equal(want) {
 					t.Errorf("at %v the pool has been short since %v, want %v", step.at, since, want)
 				}
@@ -68,7 +68,7 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-func TestStarts(t *testing.T) {
+func TestCreateTimes(t *testing.T) {
 	zero := time.Unix(100, 0)
 	s := createTimes{"quick": zero, "slow": zero.Add(time.Second), "failed": zero.Add(2 * time.Second)}
 	for _, step := range []struct {
@@ -102,10 +102,10 @@ func TestSetStates(t *testing.T) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	taken := func() int {
 		n := -1
-		states.update(key, func(s *setState) { n = s.claimRate.taken })
+		states.withState(key, func(s *setState) { n = s.claimRate.taken })
 		return n
 	}
-	take := func() { states.update(key, func(s *setState) { s.took(epoch) }) }
+	take := func() { states.withState(key, func(s *setState) { s.recordClaim(epoch) }) }
 	want := func(what string, n int) {
 		t.Helper()
 		if got := taken(); got != n {

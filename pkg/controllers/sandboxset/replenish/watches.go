@@ -36,20 +36,20 @@ type watches struct {
 // needed all the same: a status that was made from an old cache is mended then.
 // What claims ask for may be another set's once one of that name comes or goes.
 func (w *watches) sets() handler.EventHandler {
-	comesOrGoes := func(ctx context.Context, set client.Object, q queue.Interface) {
+	createdOrDeleted := func(ctx context.Context, set client.Object, q queue.Interface) {
 		enqueue(set, q)
 		w.enqueueBurstSets(ctx, set.GetNamespace(), set.GetName(), q)
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { createdOrDeleted(ctx, e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				enqueue(e.ObjectNew, q)
 				return
 			}
-			w.enqueueGathered(client.ObjectKeyFromObject(e.ObjectNew), q)
+			w.enqueueDelayed(client.ObjectKeyFromObject(e.ObjectNew), q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { createdOrDeleted(ctx, e.Object, q) },
 	}
 }
 
@@ -81,7 +81,7 @@ func (w *watches) sandboxes() handler.EventHandler {
 }
 
 func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue.Interface) {
-	w.states.update(setOf(sandbox), func(s *setState) {
+	w.states.withState(setOf(sandbox), func(s *setState) {
 		s.expectations.createObserved(sandbox.UID)
 		w.recordStartDuration(s, sandbox)
 	})
@@ -98,27 +98,27 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 	now := w.clock.Now()
 	pooled := v1alpha1.IsInPool(before)
 	taken := pooled && !v1alpha1.IsInPool(after)
-	w.states.update(setOf(before), func(s *setState) {
+	w.states.withState(setOf(before), func(s *setState) {
 		if after.DeletionTimestamp != nil {
 			s.expectations.deleteObserved(after.UID)
 		}
 		w.recordStartDuration(s, after)
-		if pooled && stateInPool(before, now) == stateCreating && worked(after) {
-			s.backoff.succeeded(revisionOf(before))
+		if pooled && stateInPool(before, now) == stateCreating && hasBeenAvailable(after) {
+			s.backoff.recordSuccess(revisionOf(before))
 		}
 		if taken {
-			s.took(now)
+			s.recordClaim(now)
 		}
 	})
 	if taken {
-		w.claims.took(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
+		w.claims.recordTaken(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
 		w.enqueueSet(before, q)
 	}
 	w.enqueueSet(after, q)
 }
 
 func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue.Interface) {
-	w.states.update(setOf(sandbox), func(s *setState) {
+	w.states.withState(setOf(sandbox), func(s *setState) {
 		s.expectations.deleteObserved(sandbox.UID)
 		delete(s.createTimes, sandbox.UID)
 	})
@@ -132,11 +132,11 @@ func (w *watches) recordStartDuration(s *setState, sandbox *v1alpha1.Sandbox) {
 	}
 }
 
-// worked reports whether a sandbox has come to be available, even if a claim that
+// hasBeenAvailable reports whether a sandbox has come to be available, even if a claim that
 // waited for it has taken it out of its pool at once. To run is not enough: a process
 // that ends soon runs for a moment, too. Nor is it to be ready in a pool: another caller may have
 // initialized the agent-runtime.
-func worked(sandbox *v1alpha1.Sandbox) bool {
+func hasBeenAvailable(sandbox *v1alpha1.Sandbox) bool {
 	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
 		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) &&
 		(!v1alpha1.IsInPool(sandbox) || !meta.IsStatusConditionFalse(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized))
@@ -177,15 +177,17 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 	}
 }
 
-// templates enqueues a set when a template that holds a revision of it is
-// gone, for it may be needed, or has changed, for it may hold something else, and when
-// one that had the name of such a template is gone or has lost its owner: the name is
-// free.
-func (w *watches) templates() handler.EventHandler {
-	lost := func(ctx context.Context, template client.Object, q queue.Interface) {
+// watchRevisionTemplates enqueues a set when
+//
+//   - a SandboxTemplate that holds a revision of the set is deleted: it may be needed;
+//   - its content changes: it may not hold the revision any more;
+//   - its owner is removed;
+//   - another template that had the name of a revision is deleted: the name is free.
+func (w *watches) watchRevisionTemplates() handler.EventHandler {
+	templateLost := func(ctx context.Context, template client.Object, q queue.Interface) {
 		for _, set := range w.setsOfTemplate(ctx, template) {
-			w.states.update(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
-			w.enqueueGathered(set, q)
+			w.states.withState(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
+			w.enqueueDelayed(set, q)
 		}
 	}
 	return handler.Funcs{
@@ -194,10 +196,10 @@ func (w *watches) templates() handler.EventHandler {
 			lostOwner := before != nil && (after == nil || after.UID != before.UID)
 			changed := e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
 			if lostOwner || changed && e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" {
-				lost(ctx, e.ObjectOld, q)
+				templateLost(ctx, e.ObjectOld, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { lost(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { templateLost(ctx, e.Object, q) },
 	}
 }
 
@@ -210,19 +212,19 @@ func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, 
 		return
 	}
 	for _, set := range sets {
-		w.enqueueGathered(client.ObjectKeyFromObject(set), q)
+		w.enqueueDelayed(client.ObjectKeyFromObject(set), q)
 	}
 }
 
 // enqueueSet enqueues the set that owns a sandbox, if any.
 func (w *watches) enqueueSet(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	if v1alpha1.IsInPool(sandbox) {
-		w.enqueueGathered(setOf(sandbox), q)
+		w.enqueueDelayed(setOf(sandbox), q)
 	}
 }
 
-// enqueueGathered enqueues a set after the time in which its events are gathered.
-func (w *watches) enqueueGathered(set types.NamespacedName, q queue.Interface) {
+// enqueueDelayed enqueues a set after the time in which its events are gathered.
+func (w *watches) enqueueDelayed(set types.NamespacedName, q queue.Interface) {
 	q.AddAfter(reconcile.Request{NamespacedName: set}, w.states.eventDelay(set))
 }
 

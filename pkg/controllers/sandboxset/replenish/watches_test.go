@@ -25,13 +25,13 @@ func TestWorked(t *testing.T) {
 		"available":        {available("a"), true},
 		"ready, but ended": {available("a").phase(v1alpha1.SandboxSucceeded), false},
 	} {
-		if got := worked(test.sandbox.Sandbox); got != test.want {
+		if got := hasBeenAvailable(test.sandbox.Sandbox); got != test.want {
 			t.Errorf("%s: worked: %v", name, got)
 		}
 	}
 	claimed := available("a")
 	claimed.OwnerReferences = nil
-	if !worked(claimed.Sandbox) {
+	if !hasBeenAvailable(claimed.Sandbox) {
 		t.Error("one that was claimed at once does not count")
 	}
 }

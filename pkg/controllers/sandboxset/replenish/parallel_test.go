@@ -55,7 +55,7 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-func TestSlowStartKeepsToItsWidth(t *testing.T) {
+func TestSlowStartKeepsToItsParallelism(t *testing.T) {
 	var running, tooMany atomic.Int64
 	release := make(chan struct{})
 	go func() {

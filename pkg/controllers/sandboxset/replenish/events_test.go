@@ -78,5 +78,5 @@ func testEvents(t *testing.T, f *fixture) {
 	}
 	f.wantRetry()
 	events.want("a failure and a refusal", "Warning RuntimeInitFailed: Deleted Sandbox "+failed.Name+": another token",
-		"Normal FailedSandboxDeleted: Deleted 1 sandboxes that had ended", "Warning CreateSandboxFailed: exceeded quota"+strings.Repeat("ü", 503)+"...")
+		"Normal FailedSandboxDeleted: Deleted 1 sandboxes that could not be claimed any more", "Warning CreateSandboxFailed: exceeded quota"+strings.Repeat("ü", 503)+"...")
 }

@@ -1,0 +1,99 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
+)
+
+// maxCountInterval is the longest time between two counts of a pool where something happens:
+// a reconcile waits no longer for claims to pause, and creates and deletes no longer.
+const maxCountInterval = time.Second
+
+// claimRate is what claims take from a set at present. They go before the refill: both
+// end in the same store and the same cluster, and a user waits for the claim. While
+// claims take from a set, without a pause of a quiet period,
+//
+//  1. the pool is counted, and its status written, once every maxCountInterval;
+//  2. its refill waits for their end, as long as half of the pool is there, and no
+//     longer than quietperiod.MaxWait: that is what the pool is for;
+//  3. from then on it works with few workers while the pool is full. The emptier the pool,
+//     the more workers. It gets all of them once the pool is empty: then claims wait for it.
+//
+// Example: quiet period 100ms, a pool of 1000. 400 claims within 3s meet
+// no refill; the refill begins 100ms after the last claim. Claims that go on for
+// minutes have a refill beside them once half of the pool is taken or five seconds have
+// passed. The pool shrinks until refills are as fast as claims.
+//
+// availableLeft is an estimate, the last count minus what was taken since. When it is
+// wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
+type claimRate struct {
+	quiet  time.Duration
+	claims quietperiod.ClaimActivity
+	// uncounted is the first take that no count has followed, or zero, and last the
+	// last take.
+	uncounted, last time.Time
+	// taken is how many were ever taken, and availableLeft how many are left of the available
+	// ones that the last count found.
+	taken, availableLeft int
+	// cost is how long the last count took.
+	cost time.Duration
+}
+
+// recordClaim records that a claim took a sandbox out of the pool.
+func (b *claimRate) recordClaim(now time.Time) {
+	if b.uncounted.IsZero() {
+		b.uncounted = now
+	}
+	b.claims.Claimed(b.quiet, now)
+	b.last = now
+	b.taken++
+	b.availableLeft--
+}
+
+// countDelay is how long to wait before the pool is counted.
+func (b *claimRate) countDelay(now time.Time) time.Duration {
+	if b.uncounted.IsZero() || b.availableLeft <= 0 {
+		return 0
+	}
+	return max(min(b.last.Add(b.quiet).Sub(now), b.uncounted.Add(maxCountInterval).Sub(now)), 0)
+}
+
+// recordCount records that a count of the pool took cost, and found so many available when
+// taken had been taken. The count may have found what was taken since then: that is
+// no longer there.
+func (b *claimRate) recordCount(available, taken int, cost time.Duration) {
+	b.uncounted = time.Time{}
+	b.availableLeft = available - (b.taken - taken)
+	b.cost = cost
+}
+
+// refillDelay is how long to wait before the pool is refilled, once it was counted.
+func (b *claimRate) refillDelay(replicas int, now time.Time) time.Duration {
+	if 2*b.availableLeft < replicas {
+		return 0
+	}
+	return min(b.claims.Wait(b.quiet, now), maxCountInterval)
+}
+
+// eventDelay is how long to gather events of a set before it is reconciled. A count
+// goes through the whole pool; in a large one, where something always changes, it may
+// take a tenth of the time.
+func (b *claimRate) eventDelay() time.Duration {
+	return max(b.quiet, min(10*b.cost, maxCountInterval))
+}
+
+// parallelism is how many of the workers a refill may use now. 0 means that it has to stop.
+func (b *claimRate) parallelism(replicas, workers int, now time.Time) int {
+	if replicas <= 0 || !b.claims.IsActive(b.quiet, now) {
+		return workers
+	}
+	if b.refillDelay(replicas, now) > 0 {
+		return 0
+	}
+	left := min(max(b.availableLeft, 0), replicas)
+	return 1 + (workers-1)*(replicas-left)/replicas
+}

@@ -1,0 +1,89 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// outdatedForRecreate returns the sandboxes that a set with the update type Recreate replaces at once:
+// those of another template, and those whose template says something else of their pods,
+// their volumes or their Service. Metadata alone makes none outdated.
+func (o *observation) outdatedForRecreate(c *poolCounts) []*v1alpha1.Sandbox {
+	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.setAtRevision))
+	isOutdated := func(sandbox *v1alpha1.Sandbox) bool {
+		revision := revisionOf(sandbox)
+		return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != template || revision != o.revision && !o.differsOnlyInMetadata.Has(revision)
+	}
+	var outdated []*v1alpha1.Sandbox
+	for _, sandbox := range slices.Concat(c.creating, c.available) {
+		if isOutdated(sandbox) {
+			outdated = append(outdated, sandbox)
+		}
+	}
+	slices.SortFunc(outdated, byAge)
+	return outdated
+}
+
+// maxCompared is for how many pairs of revisions a set remembers whether they differ in
+// metadata alone.
+const maxCompared = 64
+
+// differingOnlyInMetadata returns the older revisions of the sandboxes in a pool that differ from
+// the target in metadata alone. Only for the update type Recreate that matters.
+func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], error) {
+	found := sets.New[string]()
+	if o.set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate || !o.canCreate() {
+		return found, nil
+	}
+	older := sets.New[string]()
+	for _, sandbox := range o.sandboxes {
+		if revision := revisionOf(sandbox); revision != o.revision {
+			older.Insert(revision)
+		}
+	}
+	if len(older) == 0 {
+		return found, nil
+	}
+	owned, err := c.caches.revisionsOf(o.set)
+	if err != nil {
+		return nil, fmt.Errorf("finding the revisions of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
+	}
+	var target *v1alpha1.SandboxTemplate
+	for _, template := range owned {
+		revision := template.Labels[v1alpha1.LabelTemplateHash]
+		if !older.Has(revision) || !c.revisions.podTemplates.HoldsRevision(template, revision) {
+			continue
+		}
+		pair, key := [2]string{o.revision, revision}, client.ObjectKeyFromObject(o.set)
+		var same, known bool
+		c.states.withState(key, func(s *setState) { same, known = s.compared[pair] })
+		if !known {
+			if target == nil {
+				target = podtemplate.Materialize(o.setAtRevision, o.revision, o.resolved)
+			}
+			same = podtemplate.SameButMetadata(target, template)
+			c.states.withState(key, func(s *setState) { s.noteCompared(pair, same) })
+		}
+		if same {
+			found.Insert(revision)
+		}
+	}
+	return found, nil
+}
+
+// noteCompared remembers whether two revisions differ in metadata alone.
+func (s *setState) noteCompared(pair [2]string, same bool) {
+	if s.compared == nil || len(s.compared) >= maxCompared {
+		s.compared = map[[2]string]bool{}
+	}
+	s.compared[pair] = same
+}
