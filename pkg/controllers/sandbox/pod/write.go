@@ -129,7 +129,7 @@ func (w *writer) writeStatus(
 
 // reportPhase records the event that goes with a change of the phase. Reasons and
 // messages are OpenKruise's. The start of a sandbox of a pool is among the set's
-// events: two more for each would double what a fill writes to the cluster's etcd.
+// events: two more for each would double what a refill writes to the cluster's etcd.
 func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 	if before.Status.Phase == after.Status.Phase && len(before.Status.Conditions) > 0 {
 		return

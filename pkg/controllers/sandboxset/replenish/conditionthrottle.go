@@ -14,7 +14,7 @@ import (
 
 const (
 	// textInterval is the least time between two writes of a status in which nothing
-	// but the text of spacedConditions differs: schedulers and kubelets reword theirs often.
+	// but the text of limitedConditions differs: schedulers and kubelets reword theirs often.
 	textInterval = 10 * time.Second
 	// startFailureEventInterval is after what time an event reports the same failure again.
 	startFailureEventInterval = 15 * time.Minute
@@ -23,22 +23,22 @@ const (
 // conditionThrottle limits how often conditions and events about failing sandboxes are written.
 // After a restart the first one is written at once.
 type conditionThrottle struct {
-	// written is when a status was last written with a change of one of spacedConditions.
+	// written is when a status was last written with a change of one of limitedConditions.
 	written time.Time
-	// reason is that of the last event, and told when that was.
-	reason string
-	told   time.Time
+	// eventReason is that of the last event, and eventSentAt when that was.
+	eventReason string
+	eventSentAt time.Time
 }
 
-// spacedConditions are the conditions whose messages change with each sandbox that fails.
-var spacedConditions = []string{v1alpha1.SetConditionAvailable, v1alpha1.SetConditionScalingLimited}
+// limitedConditions are the conditions whose messages change with each sandbox that fails.
+var limitedConditions = []string{v1alpha1.SetConditionAvailable, v1alpha1.SetConditionScalingLimited}
 
-// spaced limits how often a status is written for a reason or message of spacedConditions alone.
+// limitWrites limits how often a status is written for a reason or message of limitedConditions alone.
 // If one was written a short time ago, it returns a status with these conditions as before, and
 // after what time to look again.
-func (m *conditionThrottle) spaced(before, status *v1alpha1.SandboxSetStatus, now time.Time) (*v1alpha1.SandboxSetStatus, time.Duration) {
+func (m *conditionThrottle) limitWrites(before, status *v1alpha1.SandboxSetStatus, now time.Time) (*v1alpha1.SandboxSetStatus, time.Duration) {
 	same, differs := status.DeepCopy(), false
-	for _, conditionType := range spacedConditions {
+	for _, conditionType := range limitedConditions {
 		was, is := meta.FindStatusCondition(before.Conditions, conditionType), meta.FindStatusCondition(same.Conditions, conditionType)
 		if was == nil || is == nil || equality.Semantic.DeepEqual(was, is) {
 			continue
@@ -65,9 +65,9 @@ func (m *conditionThrottle) eventDue(t *startFailure, now time.Time) bool {
 	if t == nil || t.sandboxes == 0 {
 		return false // events of their own report what cannot be made
 	}
-	if t.reason == m.reason && now.Before(m.told.Add(startFailureEventInterval)) {
+	if t.reason == m.eventReason && now.Before(m.eventSentAt.Add(startFailureEventInterval)) {
 		return false
 	}
-	m.reason, m.told = t.reason, now
+	m.eventReason, m.eventSentAt = t.reason, now
 	return true
 }

@@ -16,7 +16,7 @@ import (
 
 // A text that changes alone is written at intervals; with anything else it goes along.
 func TestStartFailureIsSpaced(t *testing.T) {
-	for _, kind := range spacedConditions {
+	for _, kind := range limitedConditions {
 		t.Run(kind, func(t *testing.T) { testSpaced(t, kind) })
 	}
 }
@@ -43,7 +43,7 @@ func testSpaced(t *testing.T, kind string) {
 		{13 * time.Second, say(yes, "", 2), say(yes, "d", 2), "d", 0},
 		{14 * time.Second, say(yes, "d", 2), edited, "e", 0},
 	} {
-		got, wait := m.spaced(step.before, step.status, epoch.Add(step.after))
+		got, wait := m.limitWrites(step.before, step.status, epoch.Add(step.after))
 		if got.Conditions[0].Message != step.want || wait != step.wait {
 			t.Errorf("step %d: %q, again after %s", i, got.Conditions[0].Message, wait)
 		}
@@ -68,7 +68,7 @@ func TestFailingPoolIsNotWrittenEachTime(t *testing.T) {
 		o.sandboxes = sandboxes(all...)
 		c := o.count(o.revision, o.now)
 		status := o.status(&c, nil)
-		next, _ := m.spaced(&set.Status, &status, o.now)
+		next, _ := m.limitWrites(&set.Status, &status, o.now)
 		if !equality.Semantic.DeepEqual(&set.Status, next) {
 			writes++
 		}

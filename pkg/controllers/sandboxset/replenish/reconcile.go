@@ -89,10 +89,10 @@ func (c *Controller) writeStatusAndEvents(
 			return
 		}
 		var spaced *v1alpha1.SandboxSetStatus
-		spaced, requeueAfter = s.throttle.spaced(&o.set.Status, &status, o.now)
+		spaced, requeueAfter = s.throttle.limitWrites(&o.set.Status, &status, o.now)
 		status = *spaced
 		if sendsEvent = s.throttle.eventDue(found, o.now); found != nil && found.sandboxes > 0 {
-			requeueAfter = queue.MinRequeue(requeueAfter, s.throttle.told.Add(startFailureEventInterval).Sub(o.now))
+			requeueAfter = queue.MinRequeue(requeueAfter, s.throttle.eventSentAt.Add(startFailureEventInterval).Sub(o.now))
 		}
 	})
 	if isDelayed {

@@ -187,9 +187,9 @@ func (s *shortage) recordCount(available, replicas int, now time.Time) (since ti
 // controller before this one.
 type createTimes map[types.UID]time.Time
 
-// observed takes in the state of a sandbox in its pool. It returns how long the sandbox has
+// recordState takes in the state of a sandbox in its pool. It returns how long the sandbox has
 // taken to be available, once.
-func (s createTimes) observed(sandbox types.UID, now poolState, at time.Time) (time.Duration, bool) {
+func (s createTimes) recordState(sandbox types.UID, now poolState, at time.Time) (time.Duration, bool) {
 	began, starting := s[sandbox]
 	if !starting || now == stateCreating {
 		return 0, false

@@ -84,7 +84,7 @@ func TestCreateTimes(t *testing.T) {
 		{"stranger", stateAvailable, 9, 0},
 		{"slow", stateAvailable, 10, 9 * time.Second},
 	} {
-		got, ok := s.observed(step.uid, step.now, zero.Add(time.Duration(step.after)*time.Second))
+		got, ok := s.recordState(step.uid, step.now, zero.Add(time.Duration(step.after)*time.Second))
 		if ok != (step.want > 0) || ok && got != step.want {
 			t.Errorf("%s after %ds: took %s, %t, want %s", step.uid, step.after, got, ok, step.want)
 		}

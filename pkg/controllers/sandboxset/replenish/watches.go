@@ -127,7 +127,7 @@ func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 
 func (w *watches) recordStartDuration(s *setState, sandbox *v1alpha1.Sandbox) {
 	now := w.clock.Now()
-	if duration, ok := s.createTimes.observed(sandbox.UID, stateInPool(sandbox, now), now); ok {
+	if duration, ok := s.createTimes.recordState(sandbox.UID, stateInPool(sandbox, now), now); ok {
 		startDuration.Observe(duration.Seconds())
 	}
 }
