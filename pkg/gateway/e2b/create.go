@@ -85,6 +85,9 @@ func (c *call) create() error {
 			return c.giveBackUnlessKeyed(claim, retryKey, err)
 		}
 	}
+	if err := c.r.Context().Err(); err != nil { // the client has gone
+		return c.giveBackUnlessKeyed(claim, retryKey, err)
+	}
 	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
 	writeJSON(c.w, http.StatusCreated, c.sandboxResponse(sb, id, body.TemplateID, token))
 	return nil

@@ -53,6 +53,8 @@ func problemOf(err error, to destination) problem {
 	switch {
 	case errors.Is(err, errForbidden):
 		is.Code, is.Message = http.StatusForbidden, errForbidden.Error()
+	case errors.Is(err, errInit):
+		is.Code, is.Message = http.StatusForbidden, errInit.Error()
 	case errors.Is(err, errBusy):
 		is.Code, is.Message, is.retryAfter = http.StatusTooManyRequests, err.Error(), 1
 	case errors.Is(err, routes.ErrUnavailable):

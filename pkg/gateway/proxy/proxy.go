@@ -44,6 +44,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem{Code: http.StatusBadRequest, Message: err.Error(), SandboxID: to.id}.write(w)
 		return
 	}
+	if isInit(out, to.port) {
+		writeProblem(w, r, errInit, to)
+		return
+	}
 	if to.form == byHost {
 		w = sandboxproxy.HostOnlyCookies(w)
 	} else {
@@ -79,8 +83,7 @@ func (p *Proxy) takeSlots(route routes.Route) (release func(), err error) {
 // send forwards a request. It resumes the sandbox before, if that is paused and traffic may resume it. An
 // error means that there is no response yet.
 func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route, to destination) error {
-	// A client without a token must not resume a private sandbox, and a preflight needs no token.
-	canResume := route.AutoResume && (!route.Private || !isPreflight(r))
+	canResume := p.mayResume(r, route, to.port)
 	body := withBody(r)
 	defer body.end()
 	delay := firstDelay
@@ -94,8 +97,8 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 		target := sandboxproxy.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
 		// For any other state, ask the cluster: another replica may have resumed the sandbox, and
 		// the table may not know yet. The forwarder alone might use a kept connection, to a pod
-		// that is being deleted.
-		if route.State != routes.Running {
+		// that is being deleted, or to an agent-runtime that another caller has initialized.
+		if route.State != routes.Running || route.IsRuntimeClosed && to.port == RuntimePort {
 			if _, err := p.options.Table.Resolve(r.Context(), target); err != nil {
 				return err
 			}
