@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -130,11 +131,18 @@ func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel fu
 	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 	writer.keepsEvents = ok && as.Convert != nil
 	query := req.URL.Query()
-	writer.initial = query.Get("sendInitialEvents") == "true"
-	if from := query.Get("resourceVersion"); !writer.initial && (from == "" || from == "0") {
+	sendsInitial := isTrue(query, "sendInitialEvents")
+	writer.initial = sendsInitial && isTrue(query, "allowWatchBookmarks")
+	if !writer.initial && (sendsInitial || strings.Trim(query.Get("resourceVersion"), "0") == "") {
 		writer.initialUntil = s.clock.Now().Add(s.limits.WriteTimeout)
 	}
 	return writer
+}
+
+// isTrue reports whether a parameter of a request is true, as the generic handlers read it.
+func isTrue(query url.Values, key string) bool {
+	value := query.Get(key)
+	return query.Has(key) && value != "0" && !strings.EqualFold(value, "false")
 }
 
 // accountOf returns who the writes of a user count for. The ServiceAccounts of a namespace count

@@ -280,7 +280,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 // because its client would begin again.
 func TestLargeInitialEvents(t *testing.T) {
 	t.Parallel()
-	req := httptest.NewRequest(http.MethodGet, "/?sendInitialEvents=true", http.NoBody)
+	req := httptest.NewRequest(http.MethodGet, "/?sendInitialEvents=True&allowWatchBookmarks=1", http.NoBody)
 	req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 	limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute}
@@ -319,7 +319,7 @@ func TestLargeEventsOfTheBeginning(t *testing.T) {
 			check(req.Context())
 		}), limits, &connections{}).ServeHTTP(httptest.NewRecorder(), req)
 	}
-	for _, query := range []string{"", "?resourceVersion=0", "?sendInitialEvents=false"} {
+	for _, query := range []string{"", "?resourceVersion=00", "?sendInitialEvents=false", "?resourceVersion=5&sendInitialEvents=1"} {
 		watch(query, time.Hour, func(ctx context.Context) {
 			if ctx.Err() != nil {
 				t.Errorf("%q: the watch has ended", query)

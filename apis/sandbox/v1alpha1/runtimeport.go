@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"net/url"
 	"strconv"
 
@@ -22,21 +23,37 @@ func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
 	if !meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) {
 		return false
 	}
-	if port == DefaultRuntimePort {
-		return true
+	isPort := func(text string) bool {
+		number, err := strconv.Atoi(text)
+		return err == nil && number == port
 	}
 	for _, key := range []string{AnnotationRuntimeURL, AnnotationE2BEnvdURL} {
-		u, err := url.Parse(sandbox.Annotations[key])
-		if err != nil {
-			continue
-		}
-		of := u.Port()
-		if of == "" {
-			of = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
-		if of == strconv.Itoa(port) {
-			return true
+		if u, err := url.Parse(sandbox.Annotations[key]); err == nil {
+			if isPort(u.Port()) || u.Port() == "" && isPort(map[string]string{"http": "80", "https": "443"}[u.Scheme]) {
+				return true
+			}
 		}
 	}
-	return sandbox.Annotations[AnnotationRuntimeTLSPort] == strconv.Itoa(port)
+	return port == DefaultRuntimePort || isPort(RuntimeTLSPort(sandbox))
+}
+
+// RuntimeTLSPort returns the port of the agent-runtime of a sandbox that speaks TLS, as an annotation of the
+// sandbox says, or of its pod template; "" if neither does, or if the template cannot be read.
+func RuntimeTLSPort(sandbox *Sandbox) string {
+	if port := sandbox.Annotations[AnnotationRuntimeTLSPort]; port != "" || sandbox.Spec.Template == nil {
+		return port
+	}
+	raw, err := json.Marshal(sandbox.Spec.Template)
+	if err != nil {
+		return ""
+	}
+	var template struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(raw, &template) != nil {
+		return ""
+	}
+	return template.Metadata.Annotations[AnnotationRuntimeTLSPort]
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func TestIsClosedRuntimePort(t *testing.T) {
@@ -29,11 +30,18 @@ func TestIsClosedRuntimePort(t *testing.T) {
 		"of envd's URL":       {map[string]string{AnnotationE2BEnvdURL: "https://box:8443/envd"}, initialized(metav1.ConditionFalse), 8443, true},
 		"a URL that is wrong": {map[string]string{AnnotationRuntimeURL: "http://%zz"}, initialized(metav1.ConditionFalse), 8080, false},
 		"of TLS":              {map[string]string{AnnotationRuntimeTLSPort: "8443"}, initialized(metav1.ConditionFalse), 8443, true},
+		"of TLS, with a zero": {map[string]string{AnnotationRuntimeTLSPort: "08443"}, initialized(metav1.ConditionFalse), 8443, true},
 	} {
 		sandbox := &Sandbox{}
 		sandbox.Annotations, sandbox.Status.Conditions = test.annotations, test.conditions
 		if got := IsClosedRuntimePort(sandbox, test.port); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+	sandbox := &Sandbox{}
+	sandbox.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"metadata":{"annotations":{"` + AnnotationRuntimeTLSPort + `":"8443"}}}`)}
+	sandbox.Status.Conditions = initialized(metav1.ConditionFalse)
+	if !IsClosedRuntimePort(sandbox, 8443) || IsClosedRuntimePort(sandbox, 8444) {
+		t.Error("the port of TLS in the template is open")
 	}
 }

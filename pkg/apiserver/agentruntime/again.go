@@ -23,7 +23,8 @@ var errUnreachable = errors.New("the agent-runtime is not reachable")
 // what is sealed on the sandbox: the claim may be gone. Of one that was bound without a setup the
 // runtime only gets the token of its pool. A runtime that has another token was initialized by
 // another caller, because it is that of a new pod. mounting is called before the first volume is
-// mounted; its error ends the work and is returned.
+// mounted; its error ends the work and is returned. After a restart of a container nothing is mounted,
+// because another container may be the one that was restarted.
 //
 // Other errors are those of SetUp. They wrap errUnreachable if another try may succeed.
 func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {
@@ -62,6 +63,12 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	}
 	if len(volumes) == 0 {
 		return nil
+	}
+	if claims.AwaitsSetupAfterRestart(&sb.Status) {
+		return &claims.SetupError{
+			Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
+			Message: "a container was restarted, and whether it still has its volumes is not known; pause and resume the sandbox to mount them again",
+		}
 	}
 	if err := mounting(ctx); err != nil {
 		return err

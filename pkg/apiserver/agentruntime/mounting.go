@@ -22,9 +22,6 @@ var errMountedElsewhere = errors.New("another server mounts the volumes")
 
 // markOf is the AnnotationMounting of a server for one pod, and one resume, of a sandbox.
 func markOf(server string, a attempt) string {
-	if a.restarts != 0 {
-		return fmt.Sprintf("%s/%s.%d.%d", server, a.pod, a.generation, a.restarts)
-	}
 	return fmt.Sprintf("%s/%s.%d", server, a.pod, a.generation)
 }
 

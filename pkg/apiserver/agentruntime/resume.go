@@ -38,8 +38,11 @@ const (
 var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Second}
 
 // obsoleteBackoff is how work is tried again that seemed obsolete, until an event says that it is. If
-// none does, what was read of the sandbox was out of date. So are agent-runtimes that are not reachable.
+// none does, what was read of the sandbox was out of date.
 var obsoleteBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 9, Cap: time.Minute}
+
+// unreachableBackoff is how an agent-runtime is tried again that is not reachable: it may be starting.
+var unreachableBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 4 * time.Second}
 
 // Worker sets up the agent-runtimes of sandboxes that are resumed, and gives those of pools
 // their access tokens. It is level-triggered: what is to be done is in the sandboxes, and what
@@ -201,11 +204,10 @@ func (r *Worker) begin(known *resuming) {
 		defer cancel()
 		err := obsoleteBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			w.sb = r.current(known)
-			err := w.do(ctx)
-			if errors.Is(err, ErrObsolete) || errors.Is(err, errUnreachable) {
-				return false, nil
+			if err := w.do(ctx); !errors.Is(err, ErrObsolete) {
+				return true, err
 			}
-			return true, err
+			return false, nil
 		})
 		r.ended(known, changes, err)
 	})
@@ -238,7 +240,7 @@ func (r *Worker) ended(known *resuming, changes int, err error) {
 // isMine reports whether the work on a sandbox is this server's.
 func (r *Worker) isMine(sb *v1alpha1.Sandbox) bool {
 	mine := r.mine
-	if usesPoolToken(sb) {
+	if usesPoolToken(sb) || claims.AwaitsSetupAfterRestart(&sb.Status) { // which other servers know neither
 		mine = r.mineOfPools
 	}
 	return mine == nil || mine("", string(sb.UID))
@@ -282,17 +284,29 @@ func (w *work) do(ctx context.Context) error {
 		return w.initInPool(ctx)
 	}
 	_ = w.setup.know(ctx, w.sb) // SetUpAgain returns the error. It may wait long, so it takes no place
+	var err error
+	waited := unreachableBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		err = w.setUpAgain(ctx)
+		isLate := claims.SetupAgainLeft(&w.sb.Status, w.clock.Now()) < lastTry
+		return isLate || !errors.Is(err, errUnreachable), nil
+	})
+	if waited != nil {
+		return waited
+	}
+	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) {
+		return err
+	}
+	return w.tell(ctx, outcome(err))
+}
+
+// setUpAgain tries once to set up the runtime, when it is the turn of the namespace.
+func (w *work) setUpAgain(ctx context.Context) error {
 	release, err := w.turns.Wait(ctx, w.sb.Namespace)
 	if err != nil {
 		return err
 	}
-	err = w.setup.SetUpAgain(ctx, w.sb, w.mounting)
-	release()
-	isEarly := claims.SetupAgainLeft(&w.sb.Status, w.clock.Now()) > lastTry
-	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) || errors.Is(err, errUnreachable) && isEarly {
-		return err
-	}
-	return w.tell(ctx, outcome(err))
+	defer release()
+	return w.setup.SetUpAgain(ctx, w.sb, w.mounting)
 }
 
 // outcome is what is reported of an error.

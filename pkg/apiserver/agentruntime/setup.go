@@ -5,7 +5,6 @@ package agentruntime
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -192,30 +191,5 @@ func TargetOf(sb *v1alpha1.Sandbox) runtime.Target {
 	if url == "" {
 		url = sb.Annotations[v1alpha1.AnnotationE2BEnvdURL]
 	}
-	port := sb.Annotations[v1alpha1.AnnotationRuntimeTLSPort]
-	if port == "" {
-		port = templateAnnotation(sb, v1alpha1.AnnotationRuntimeTLSPort)
-	}
-	return runtime.Target{Namespace: sb.Namespace, PodIP: sb.Status.PodInfo.PodIP, URL: url, TLSPort: port}
-}
-
-// templateAnnotation is an annotation of the pod template of a sandbox; empty also where
-// there is no template that could be read.
-func templateAnnotation(sb *v1alpha1.Sandbox, key string) string {
-	if sb.Spec.Template == nil {
-		return ""
-	}
-	raw, err := json.Marshal(sb.Spec.Template)
-	if err != nil {
-		return ""
-	}
-	var template struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(raw, &template) != nil {
-		return ""
-	}
-	return template.Metadata.Annotations[key]
+	return runtime.Target{Namespace: sb.Namespace, PodIP: sb.Status.PodInfo.PodIP, URL: url, TLSPort: v1alpha1.RuntimeTLSPort(sb)}
 }

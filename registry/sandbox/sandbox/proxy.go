@@ -100,6 +100,10 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 			responder.Error(apierrors.NewBadRequest(err.Error()))
 			return
 		}
+		if v1alpha1.IsClosedRuntimePort(sb, port) { // also over a connection that is kept
+			responder.Error(unavailable(name, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)))
+			return
+		}
 		leave, err := r.enter(user, sb.Namespace)
 		if err != nil {
 			responder.Error(err)

@@ -569,6 +569,28 @@ func TestDecide(t *testing.T) {
 			sandbox: newSandbox(phase("Running"), request, addressed, counted(1), held(isReady, notSetUp)), pod: newPod(runs("True"), restarted(2)),
 			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},
 		},
+		"a restarted container is ready after a while": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(2), held(ready("PodReady", ""), toBeSetUp), since(now.Add(-time.Hour))), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},
+		},
+		"a restarted container is not ready for long": {
+			sandbox: newSandbox(phase("Running"), request, addressed, counted(2), held(ready("PodReady", ""), toBeSetUp), since(now.Add(-time.Hour))), pod: newPod(runs("False"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{
+				ready("PodReady", "ContainersNotReady: containers with unready status: [c]"), toBeSetUp,
+			}},
+		},
+		"the first restart of a sandbox of an older version": {
+			sandbox: newSandbox(phase("Running"), request, addressed, held(isReady, isSetUp)), pod: newPod(runs("True"), restarted(1)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},
+		},
+		"its request was taken away after a restart": {
+			sandbox: newSandbox(phase("Running"), addressed, counted(2), held(readyRestarted, toBeSetUp)), pod: newPod(runs("True"), restarted(2)),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"a container was restarted while it is resumed": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, counted(1), held(readySetup, isSetUp, resumes)), pod: newPod(runs("True"), restarted(2)),
+			want: want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+		},
 		"a restarted runtime is being set up": {
 			sandbox: newSandbox(phase("Running"), request, addressed, counted(2), held(readyRestarted, toBeSetUp), since(now.Add(-59*time.Second))), pod: newPod(runs("True"), restarted(2)),
 			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{readyRestarted, toBeSetUp}},

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -42,7 +43,7 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 	case !claims.SetsUpAgain(o.sandbox):
 		claims.BeginSetupAgain(o.sandbox, &p.status, o.now) // the request may have been taken away just now
 		return false
-	case initialized == nil || p.status.PodInfo.PodUID != o.pod.UID || p.status.PodInfo.PodIP != o.pod.Status.PodIP:
+	case initialized == nil || p.status.PodInfo.PodUID != o.pod.UID || p.status.PodInfo.PodIP != o.pod.Status.PodIP || o.hasRestarted(p):
 		claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
 	case !claims.SetupPending(&p.status):
 		return false
@@ -62,29 +63,40 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 // a container was restarted: its agent-runtime may have no access token, and takes one from
 // the first caller. It is set up when the pod is ready.
 func (o *observation) awaitsRestartedRuntime(p *plan) bool {
-	if !claims.SetsUpAgain(o.sandbox) {
+	pending := claims.SetupPending(&p.status)
+	switch {
+	case !claims.SetsUpAgain(o.sandbox):
+		if pending {
+			claims.BeginSetupAgain(o.sandbox, &p.status, o.now) // the request may have been taken away just now
+		}
 		return false
-	}
-	known := p.status.PodInfo.RestartCount
-	switch restarted := known != nil && p.status.PodInfo.PodUID == o.pod.UID && *known != restartsOf(o.pod); {
-	case restarted:
+	case !pending && !o.hasRestarted(p):
+		return false
+	case !pending:
 		claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
-	case !claims.SetupPending(&p.status):
-		return false
 	}
 	o.setPodInfo(p)
+	if status, reason, message := readinessOf(o.pod); status != metav1.ConditionTrue {
+		o.setReady(p, status, reason, message)
+		return true
+	}
+	if !hasReason(p.status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonRuntimeRestarted) {
+		claims.BeginSetupAgain(o.sandbox, &p.status, o.now) // its time counts from when the pod is ready
+	}
 	left := claims.SetupAgainLeft(&p.status, o.now)
 	if left <= 0 {
 		claims.EndSetupAgain(&p.status, claims.SetupOverdue(), o.now)
 		return false
 	}
 	p.requeueAfter = left
-	status, reason, message := readinessOf(o.pod)
-	if status == metav1.ConditionTrue {
-		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonRuntimeRestarted, restartedMessage
-	}
-	o.setReady(p, status, reason, message)
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonRuntimeRestarted, restartedMessage)
 	return true
+}
+
+// hasRestarted reports whether containers of the pod were restarted since the status was written. A
+// status without a count was written when none was.
+func (o *observation) hasRestarted(p *plan) bool {
+	return p.status.PodInfo.PodUID == o.pod.UID && ptr.Deref(p.status.PodInfo.RestartCount, 0) != restartsOf(o.pod)
 }
 
 // forgetLostPod takes the address of a pod that ended before the sandbox was resumed out

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 )
 
@@ -54,6 +55,9 @@ func (s *statusPacer) forget(key types.NamespacedName) {
 // pacerFor returns the pacer that delays a change of the status; nil if it must not be delayed.
 func (s *statusPacer) pacerFor(sandbox *v1alpha1.Sandbox, after *v1alpha1.SandboxStatus) *writepace.Pacer {
 	before := &sandbox.Status
+	if isRuntimeRestarted(before) != isRuntimeRestarted(after) {
+		return nil // the API server waits for it, or clients do
+	}
 	rest := ignoreRepeatable(before, after)
 	if !restartIsRepeatable(sandbox) {
 		rest.PodInfo.RestartCount = after.PodInfo.RestartCount
@@ -88,11 +92,20 @@ func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxSt
 	return &rest
 }
 
+// isRuntimeRestarted reports whether a sandbox is not Ready because its agent-runtime is set up again
+// after a restart.
+func isRuntimeRestarted(status *v1alpha1.SandboxStatus) bool {
+	return hasReason(status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonRuntimeRestarted)
+}
+
 // restartIsRepeatable reports whether the write of a restart can be delayed. It is written at once if
 // the agent-runtime has a token, or is to get one: a runtime that was restarted has no token, and
-// nothing may reach it until it has one again. The kubelet delays restarts.
+// nothing may reach it until it has one again. The kubelet delays restarts. While that of a sandbox in
+// use is set up, further restarts can wait: nothing reaches it.
 func restartIsRepeatable(sandbox *v1alpha1.Sandbox) bool {
-	return meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
+	isPrepared := v1alpha1.IsInPool(sandbox) || sandbox.Annotations[v1alpha1.AnnotationStarting] == "true"
+	return !isPrepared && claims.SetupPending(&sandbox.Status) ||
+		meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
 }
 
 // isRepeatable reports whether a process in the sandbox can repeat a change of a condition without

@@ -231,7 +231,8 @@ func TestRestartsOfRuntimesAreWrittenAtOnce(t *testing.T) {
 		"gets a token in a pool": {newSandbox(inPool, runtimeIs(metav1.ConditionFalse)), false},
 		"no runtime in a pool":   {newSandbox(inPool), true},
 		"has a token in use":     {newSandbox(runtimeIs(metav1.ConditionTrue)), false},
-		"gets a token in use":    {newSandbox(runtimeIs(metav1.ConditionFalse)), false},
+		"failed in use":          {newSandbox(runtimeIs(metav1.ConditionFalse)), false},
+		"is set up in use":       {newSandbox(held(toBeSetUp)), true},
 		"no runtime in use":      {newSandbox(), true},
 		"is set up for a claim":  {newSandbox(starting, runtimeIs(metav1.ConditionFalse)), false},
 	} {
