@@ -67,7 +67,7 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	if claims.AwaitsSetupAfterRestart(&sb.Status) {
 		return &claims.SetupError{
 			Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
-			Message: "a container was restarted, and whether it still has its volumes is not known; pause and resume the sandbox to mount them again",
+			Message: "a container was restarted, and may have lost its volumes; pause and resume the sandbox to mount them again",
 		}
 	}
 	if err := mounting(ctx); err != nil {

@@ -78,41 +78,60 @@ func elementsOf(text []byte) elements {
 // countElements counts the elements of a JSON text. Of a list, which is a JSON patch, it counts those in
 // the values of its operations: the generic handler has a limit of 10,000 operations. It reports
 // false if the text is no JSON.
-func countElements(js []byte) (n elements, ok bool) {
-	decoder := newJSONDecoder(js)
-	counted, notCounted, top := &n.object, 0, ""
-	if decoder.PeekKind() == '[' {
-		notCounted = 2
+func countElements(js []byte) (elements, bool) {
+	c := elementCounter{Decoder: newJSONDecoder(js)}
+	c.counted = &c.n.object
+	if c.PeekKind() == '[' {
+		c.notCounted = 2
 	}
 	for {
-		kind := decoder.PeekKind()
-		depth := decoder.StackDepth()
-		in, before := decoder.StackIndex(depth)
-		isEnd, isValueOfKey := kind == '}' || kind == ']', in == '{' && before%2 == 1
-		token, err := decoder.ReadToken()
-		if err != nil {
+		if err := c.next(); err != nil {
 			return elements{}, false
 		}
-		if decoder.StackDepth() == 0 {
-			return n, true
+		if c.StackDepth() == 0 {
+			return c.n, true
 		}
-		if depth <= notCounted || in == 0 || isEnd || isValueOfKey {
-			continue
-		}
-		if in == '{' && depth <= 2 {
-			switch key := token.String(); {
-			case depth == 1:
-				if top, counted = key, &n.object; key == "status" {
-					counted = &n.status
-				}
-			case top == "metadata" && key == "managedFields":
-				if err := decoder.SkipValue(); err != nil {
-					return elements{}, false
-				}
-			}
-		}
-		*counted++
 	}
+}
+
+// elementCounter counts the elements of a JSON text while it is read.
+type elementCounter struct {
+	*jsontext.Decoder
+	n elements
+	// counted is where the next elements count, and notCounted the depth up to which none does.
+	counted    *int
+	notCounted int
+	// top is the last key of the object itself.
+	top string
+}
+
+// next reads a token, and counts it if it is a key or an item of a list.
+func (c *elementCounter) next() error {
+	kind, depth := c.PeekKind(), c.StackDepth()
+	in, before := c.StackIndex(depth)
+	token, err := c.ReadToken()
+	isEnd, isKey := kind == '}' || kind == ']', in == '{' && before%2 == 0
+	if err != nil || isEnd || depth <= c.notCounted || in != '[' && !isKey {
+		return err
+	}
+	if isKey && depth <= 2 {
+		err = c.atKey(depth, token.String())
+	}
+	*c.counted++
+	return err
+}
+
+// atKey takes in a key of the object, or of an object in it. It passes over managedFields.
+func (c *elementCounter) atKey(depth int, key string) error {
+	switch {
+	case depth == 1 && key == "status":
+		c.top, c.counted = key, &c.n.status
+	case depth == 1:
+		c.top, c.counted = key, &c.n.object
+	case c.top == "metadata" && key == "managedFields":
+		return c.SkipValue()
+	}
+	return nil
 }
 
 // withoutStatus returns a JSON object with an empty status. It returns what is no object as it is.
