@@ -256,7 +256,8 @@ func (r *Worker) lives(server string) bool {
 // attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime
 // to be set up again, or for the token of its pool.
 func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
-	if sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
+	isReady := sb.Status.Phase == v1alpha1.SandboxRunning && meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionReady)
+	if isReady && !v1alpha1.IsInPool(sb) || sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
 		return attempt{}, false
 	}
 	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP, restarts: ptr.Deref(sb.Status.PodInfo.RestartCount, 0)}
