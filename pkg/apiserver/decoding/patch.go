@@ -129,18 +129,15 @@ func (o PatchOptions) emptyStatus(req *http.Request, mediaType string, isUpdate 
 		return err
 	}
 	tooMany := checkBody(body)
-	if tooMany == nil {
-		return nil
-	}
-	isJSON := mediaType == "" || mediaType == runtime.ContentTypeJSON
-	if isJSON {
+	if isJSON := mediaType == "" || mediaType == runtime.ContentTypeJSON; tooMany != nil && isJSON {
 		body = withoutStatus(body)
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		if isUpdate { // whatever is stored can be updated
+			return nil
+		}
+		tooMany = checkBody(body)
 	}
-	if isUpdate && isJSON { // whatever is stored can be updated
-		return nil
-	}
-	if tooMany = checkBody(body); tooMany != nil {
+	if tooMany != nil {
 		return apierrors.NewBadRequest(tooMany.Error())
 	}
 	return nil
