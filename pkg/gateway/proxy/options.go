@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
@@ -19,7 +20,7 @@ import (
 )
 
 // RuntimePort is the port of the runtime in a sandbox, which checks access tokens itself.
-const RuntimePort = 49983
+const RuntimePort = v1alpha1.DefaultRuntimePort
 
 // Defaults of Options. A request takes up to 100 KiB, if its client sends a body that the sandbox does not
 // read. So all of them take up to 1 GiB.
