@@ -41,10 +41,13 @@ type size struct {
 }
 
 // TestWarmClaimWalk checks that the creation of a claim that asks for nothing but one warm sandbox
-// executes no more of our code than is recorded in walk.json. A claim should not run through the
-// code of features that it does not ask for. If the size falls, record it by
+// executes no more of our code than is recorded in walk.json, and costs no more than is recorded in
+// cost.json. A claim should not run through the code of features that it does not ask for, and no
+// change may make all claims dearer unnoticed. If a figure falls, or has to rise, record it by
 //
 //	go test ./pkg/e2e/walk -update
+//
+// and say in the commit why it rose.
 func TestWarmClaimWalk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -55,17 +58,24 @@ func TestWarmClaimWalk(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("claims: %v\n%s", err, out)
 	}
-	executed := executedByAll(t, folder)
+	profiles := readProfiles(t, folder)
+	t.Run("walk", func(t *testing.T) { testWalk(t, executedByAll(profiles)) })
+	t.Run("cost", func(t *testing.T) { testCost(t, folder, profiles) })
+}
+
+// testWalk compares what all claims executed with the record.
+func testWalk(t *testing.T, executed map[string]map[int]bool) {
 	got := measure(t, executed)
 	for _, file := range slices.Sorted(maps.Keys(executed)) {
 		t.Logf("%s: %d lines", file, len(executed[file]))
 	}
 	t.Logf("%+v", got)
 	if *update {
-		record(t, got)
+		write(t, walkRecord, got)
 		return
 	}
-	want := recorded(t)
+	var want size
+	read(t, walkRecord, &want)
 	if got.Files > want.Files || got.Functions > want.Functions || got.Lines > want.Lines {
 		t.Errorf("a warm claim executes more of our code than is recorded (-recorded +got):\n%s", cmp.Diff(want, got))
 	}
@@ -81,18 +91,58 @@ var block = regexp.MustCompile(`^` + regexp.QuoteMeta(module) + `(\S+\.go):(\d+)
 // tests are the packages that only tests use.
 var tests = regexp.MustCompile(`^pkg/(e2e|testutil|client)/`)
 
-// executedByAll returns the lines of our code that all claims executed, by file.
-func executedByAll(t *testing.T, folder string) map[string]map[int]bool {
+// profile is how often blocks of our code were executed, by file and the lines of each block.
+type profile map[string]map[lines]int
+
+// lines are the first and the last line of a block.
+type lines struct{ first, last int }
+
+// readProfiles returns the profile of each claim.
+func readProfiles(t *testing.T, folder string) (profiles [claims]profile) {
 	t.Helper()
-	times := map[string]map[int]int{}
 	for i := range claims {
-		profile := filepath.Join(folder, "profile")
-		run(t, "tool", "covdata", "textfmt", "-i="+folder+","+filepath.Join(folder, strconv.Itoa(i+1)), "-o="+profile)
-		for file, lines := range executed(t, profile) {
+		file := filepath.Join(folder, "profile")
+		run(t, "tool", "covdata", "textfmt", "-i="+folder+","+filepath.Join(folder, strconv.Itoa(i+1)), "-o="+file)
+		profiles[i] = readProfile(t, file)
+	}
+	return profiles
+}
+
+func readProfile(t *testing.T, file string) profile {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := profile{}
+	for line := range strings.Lines(string(text)) {
+		match := block.FindStringSubmatch(strings.TrimSpace(line))
+		if match == nil || match[4] == "0" || tests.MatchString(match[1]) {
+			continue
+		}
+		if p[match[1]] == nil {
+			p[match[1]] = map[lines]int{}
+		}
+		p[match[1]][lines{number(t, match[2]), number(t, match[3])}] += number(t, match[4])
+	}
+	return p
+}
+
+// executedByAll returns the lines of our code that all claims executed, by file.
+func executedByAll(profiles [claims]profile) map[string]map[int]bool {
+	times := map[string]map[int]int{}
+	for _, p := range profiles {
+		for file, blocks := range p {
 			if times[file] == nil {
 				times[file] = map[int]int{}
 			}
-			for line := range lines {
+			executed := map[int]bool{}
+			for block := range blocks {
+				for line := block.first; line <= block.last; line++ {
+					executed[line] = true
+				}
+			}
+			for line := range executed {
 				times[file][line]++
 			}
 		}
@@ -110,29 +160,6 @@ func executedByAll(t *testing.T, folder string) map[string]map[int]bool {
 		}
 	}
 	return all
-}
-
-// executed returns the lines with a count in a profile, by file.
-func executed(t *testing.T, profile string) map[string]map[int]bool {
-	t.Helper()
-	text, err := os.ReadFile(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := map[string]map[int]bool{}
-	for line := range strings.Lines(string(text)) {
-		match := block.FindStringSubmatch(strings.TrimSpace(line))
-		if match == nil || match[4] == "0" || tests.MatchString(match[1]) {
-			continue
-		}
-		if lines[match[1]] == nil {
-			lines[match[1]] = map[int]bool{}
-		}
-		for i := number(t, match[2]); i <= number(t, match[3]); i++ {
-			lines[match[1]][i] = true
-		}
-	}
-	return lines
 }
 
 // measure counts files, functions and lines.
@@ -167,27 +194,29 @@ func measure(t *testing.T, executed map[string]map[int]bool) size {
 	return s
 }
 
-const recordFile = "walk.json"
+// walkRecord is the file with the recorded size.
+const walkRecord = "walk.json"
 
-func recorded(t *testing.T) (s size) {
+// read reads a record.
+func read(t *testing.T, file string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(recordFile)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, &s); err != nil {
+	if err := json.Unmarshal(data, into); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
-func record(t *testing.T, s size) {
+// write writes a record.
+func write(t *testing.T, file string, record any) {
 	t.Helper()
-	data, err := json.Marshal(s)
+	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(recordFile, append(data, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(file, append(data, '\n'), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

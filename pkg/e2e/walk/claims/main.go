@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command claims is built with coverage by TestWarmClaimWalk. It runs an API server, creates
-// claims that ask for nothing but one sandbox of a pool, one after the other, and writes what each
-// of them executed into a folder of its own below the folder that it is given:
+// claims that ask for nothing but one sandbox of a pool, one after the other. It writes what each of
+// NUMBER claims executed, and what each of as many others cost, into folders below FOLDER:
 //
 //	claims FOLDER NUMBER
 package main
@@ -15,12 +15,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/coverage"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/pkg/e2e/walk"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -44,7 +46,7 @@ func main() {
 		[]testing.InternalTest{{Name: "Claims", F: func(t *testing.T) { claims(t, folder, number) }}}, nil, nil)
 }
 
-// claims creates claims, and writes what each of them executed.
+// claims creates claims, and writes what they executed and cost.
 func claims(t *testing.T, folder string, number int) {
 	if err := coverage.WriteMetaDir(folder); err != nil {
 		t.Fatal(err)
@@ -52,22 +54,21 @@ func claims(t *testing.T, folder string, number int) {
 	// The first claim also executes what is done only once. The index of a server that starts with the
 	// sandboxes has them all when it is ready.
 	stocked := testutil.Start(t)
-	stocked.Stock(t, stocked.Set(t, "team", "pool", int32(number)+1), 0, number+1)
+	stocked.Stock(t, stocked.Set(t, "team", "pool", int32(2*number)+1), 0, 2*number+1)
 	stocked.Stop()
 	server := testutil.Start(t, testutil.WithEtcd(stocked.EtcdServers))
 	client, err := rest.HTTPClientFor(server.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range number + 1 {
+	create(t, client, server.Config.Host, 0)
+	time.Sleep(settleTime)
+	for i := 1; i <= number; i++ {
 		if err := coverage.ClearCounters(); err != nil {
 			t.Fatal(err)
 		}
 		create(t, client, server.Config.Host, i)
 		time.Sleep(settleTime)
-		if i == 0 {
-			continue
-		}
 		claim := filepath.Join(folder, strconv.Itoa(i))
 		if err := os.Mkdir(claim, 0o700); err != nil {
 			t.Fatal(err)
@@ -75,6 +76,14 @@ func claims(t *testing.T, folder string, number int) {
 		if err := coverage.WriteCountersDir(claim); err != nil {
 			t.Fatal(err)
 		}
+	}
+	debug.SetGCPercent(-1) // A garbage collection would empty the pools of the encoders.
+	for i := 1; i <= number; i++ {
+		cost := walk.Measure(t, func() {
+			create(t, client, server.Config.Host, number+i)
+			time.Sleep(settleTime)
+		})
+		cost.Write(t, filepath.Join(folder, strconv.Itoa(i)))
 	}
 }
 
