@@ -6,6 +6,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,46 @@ func TestRestartedRuntimesAreSetUpAgain(t *testing.T) {
 	rt.SetToken("another-caller's")
 	if c := restarts(3); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "401") {
 		t.Errorf("another caller was first: %+v", c)
+	}
+}
+
+// TestRestartedRuntimesAreNotReached: through sandboxes/proxy, also before the restart is in the status of
+// the sandbox.
+func TestRestartedRuntimesAreNotReached(t *testing.T) {
+	s, set, fleet := withRuntimes(t, 1)
+	claim := create(t, s, testutil.Claim(set, "env", 1, asks))
+	isSetUp(t, fleet, claim, 1)
+	rt, name := runtimesOf(t, fleet, claim)[0], claim.Status.Sandboxes[0].Name
+	token := rt.Token()
+	commands := func() int {
+		t.Helper()
+		result := s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxes").Name(name).
+			SubResource("proxy").Suffix(fmt.Sprint(runtimetest.Port), "command").SetHeader("X-Access-Token", token).Do(t.Context())
+		code := 0
+		if result.StatusCode(&code); code == 0 {
+			t.Fatal(result.Error())
+		}
+		return code
+	}
+	const served = http.StatusNotFound // the runtime knows no such command
+	if code := commands(); code != served {
+		t.Fatalf("the runtime is not reached: %d", code)
+	}
+	fleet.Drop(rt.IP)
+	restarted := fleet.At(rt.IP)
+	for range 3 {
+		if code := commands(); code != http.StatusServiceUnavailable {
+			t.Errorf("a runtime without a token is reached: %d", code)
+		}
+	}
+	for _, call := range restarted.Calls() {
+		if call.Method != http.MethodGet || call.Path != "/envs" || call.Header.Get("X-Access-Token") != "" {
+			t.Errorf("a runtime without a token got %+v", call)
+		}
+	}
+	restarted.SetToken(token)
+	if code := commands(); code != served {
+		t.Errorf("the runtime is not reached when it has its token again: %d", code)
 	}
 }
 

@@ -36,10 +36,19 @@ type Target struct {
 	Port int
 }
 
+// Address is where a sandbox is.
+type Address struct {
+	netip.Addr
+	// RuntimeProbePath is not empty where an agent-runtime listens that has an access token: it
+	// serves this path only with the token. A connection on which nothing was sent yet is used only after
+	// the runtime has refused a request without the token.
+	RuntimeProbePath string
+}
+
 // Resolve returns the address that a sandbox has now. It is asked before each new
 // connection, and has to know of every change that is over: an address may belong to
 // another sandbox by now. Errors are ErrNotRunning, or why the truth could not be found out.
-type Resolve func(ctx context.Context, target Target) (netip.Addr, error)
+type Resolve func(ctx context.Context, target Target) (Address, error)
 
 // DefaultTunnelIdle is how long a connection that was upgraded, such as a WebSocket, may be
 // without a byte in either direction.
@@ -66,7 +75,9 @@ type Proxy struct {
 	// http1 is for HTTP/1.1. http1NonRepeatable is for requests of HTTP/1.1 that must not be sent twice: it
 	// keeps idle connections for a short time only. http2 is for gRPC.
 	http1, http1NonRepeatable, http2 *http.Transport
-	reverse                          *httputil.ReverseProxy
+	// probes is for requests of the proxy's own.
+	probes  *http.Transport
+	reverse *httputil.ReverseProxy
 }
 
 // New returns a Proxy. Close ends it.
@@ -77,6 +88,7 @@ func New(options Options) *Proxy {
 	p := &Proxy{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
 	p.http1, p.http1NonRepeatable, p.http2 = p.newHTTP1Transport(), p.newHTTP1Transport(), p.newHTTP2Transport()
 	p.http1NonRepeatable.IdleConnTimeout = nonRepeatableIdleTimeout
+	p.probes = p.newProbeTransport()
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      transportSelector{p},

@@ -38,6 +38,8 @@ type street struct {
 
 	mu sync.Mutex
 	at map[string]netip.Addr // by UID
+	// probePath is that of all sandboxes.
+	probePath string
 	// asked counts the questions for addresses.
 	asked int
 	// before, if it is not nil, changes requests before they are forwarded.
@@ -50,18 +52,18 @@ func newStreet(t *testing.T, change func(*sandboxproxy.Options)) *street {
 	t.Helper()
 	s := &street{T: t, at: map[string]netip.Addr{}}
 	options := sandboxproxy.Options{
-		Resolve: func(_ context.Context, target sandboxproxy.Target) (netip.Addr, error) {
+		Resolve: func(_ context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.asked++
 			if target.Namespace != "ns" || target.Name != "box.a" || target.Claim != "claim" || target.Port != s.port {
-				return netip.Addr{}, fmt.Errorf("asked for %+v", target)
+				return sandboxproxy.Address{}, fmt.Errorf("asked for %+v", target)
 			}
 			ip, ok := s.at[string(target.UID)]
 			if !ok {
-				return ip, sandboxproxy.ErrNotRunning
+				return sandboxproxy.Address{}, sandboxproxy.ErrNotRunning
 			}
-			return ip, nil
+			return sandboxproxy.Address{Addr: ip, RuntimeProbePath: s.probePath}, nil
 		},
 		Error: func(w http.ResponseWriter, _ *http.Request, err error) {
 			code := http.StatusBadGateway
@@ -716,11 +718,11 @@ func TestDialsEndWithTheirRequests(t *testing.T) {
 	const clients = 20
 	dialling, ended := make(chan struct{}, clients), make(chan error, clients)
 	s := newStreet(t, func(o *sandboxproxy.Options) {
-		o.Resolve = func(ctx context.Context, _ sandboxproxy.Target) (netip.Addr, error) {
+		o.Resolve = func(ctx context.Context, _ sandboxproxy.Target) (sandboxproxy.Address, error) {
 			dialling <- struct{}{}
 			<-ctx.Done()
 			ended <- ctx.Err()
-			return netip.Addr{}, ctx.Err()
+			return sandboxproxy.Address{}, ctx.Err()
 		}
 	})
 	ctx, leave := context.WithCancel(t.Context())

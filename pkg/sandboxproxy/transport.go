@@ -109,16 +109,23 @@ func (p *Proxy) dial(ctx context.Context, network, address string) (net.Conn, er
 	if pr, ok := ctx.Value(proxyRequestKey{}).(*proxyRequest); ok {
 		defer context.AfterFunc(pr.doneCtx, cancel)()
 	}
-	ip, err := p.options.Resolve(ctx, target)
+	at, err := p.options.Resolve(ctx, target)
 	if err != nil {
 		return nil, &resolveError{err}
 	}
-	if !ip.IsValid() || ip.IsUnspecified() {
+	if !at.IsValid() || at.IsUnspecified() {
 		return nil, &resolveError{fmt.Errorf("%w: it has no address", ErrNotRunning)}
 	}
-	conn, err := p.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
+	host := netip.AddrPortFrom(at.Addr, uint16(target.Port)).String()
+	conn, err := p.dialer.DialContext(ctx, network, host)
 	if err != nil {
 		return nil, err
+	}
+	if at.RuntimeProbePath != "" {
+		if err := p.probeRuntime(ctx, host, at.RuntimeProbePath); err != nil {
+			_ = conn.Close() // nothing was sent
+			return nil, &resolveError{err}
+		}
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // it is as the system has it, else

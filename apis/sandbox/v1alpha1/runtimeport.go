@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -20,9 +21,23 @@ const DefaultRuntimePort = 49983
 // token, because its container was restarted or its pod is new, so it takes commands from everyone
 // and a token from the first caller.
 func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
-	if !meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) {
-		return false
+	return meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) && runtimePath(sandbox, port) != ""
+}
+
+// RuntimeProbePath returns a path that the agent-runtime at a port of a sandbox serves only with its
+// access token; "" if nothing listens there that has a token. A container that was restarted has
+// a runtime without one, which serves the path to everyone, before the status of the sandbox says so.
+func RuntimeProbePath(sandbox *Sandbox, port int) string {
+	if !meta.IsStatusConditionTrue(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) && sandbox.Annotations[AnnotationRuntimeTokenID] == "" {
+		return ""
 	}
+	return runtimePath(sandbox, port)
+}
+
+// runtimePath returns the path at which the agent-runtime at a port of a sandbox has its environment
+// variables, /envs below its URL; "" if no agent-runtime listens there.
+func runtimePath(sandbox *Sandbox, port int) string {
+	const path = "/envs"
 	isPort := func(text string) bool {
 		number, err := strconv.Atoi(text)
 		return err == nil && number == port
@@ -30,11 +45,14 @@ func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
 	for _, key := range []string{AnnotationRuntimeURL, AnnotationE2BEnvdURL} {
 		if u, err := url.Parse(sandbox.Annotations[key]); err == nil {
 			if isPort(u.Port()) || u.Port() == "" && isPort(map[string]string{"http": "80", "https": "443"}[u.Scheme]) {
-				return true
+				return strings.TrimSuffix(u.EscapedPath(), "/") + path
 			}
 		}
 	}
-	return port == DefaultRuntimePort || isPort(RuntimeTLSPort(sandbox))
+	if port == DefaultRuntimePort || isPort(RuntimeTLSPort(sandbox)) {
+		return path
+	}
+	return ""
 }
 
 // RuntimeTLSPort returns the port of the agent-runtime of a sandbox that speaks TLS, as an annotation of the

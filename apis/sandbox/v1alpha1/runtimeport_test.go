@@ -45,3 +45,32 @@ func TestIsClosedRuntimePort(t *testing.T) {
 		t.Error("the port of TLS in the template is open")
 	}
 }
+
+func TestRuntimeProbePath(t *testing.T) {
+	const url = "http://10.0.0.1:8080/base/"
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		condition   metav1.ConditionStatus
+		port        int
+		want        string
+	}{
+		"has no runtime":         {nil, "", DefaultRuntimePort, ""},
+		"is initialized":         {nil, metav1.ConditionTrue, DefaultRuntimePort, "/envs"},
+		"has a token of a pool":  {map[string]string{AnnotationRuntimeTokenID: "id"}, "", DefaultRuntimePort, "/envs"},
+		"is not initialized yet": {nil, metav1.ConditionFalse, DefaultRuntimePort, ""},
+		"another port":           {nil, metav1.ConditionTrue, 8080, ""},
+		"of its URL":             {map[string]string{AnnotationRuntimeURL: url}, metav1.ConditionTrue, 8080, "/base/envs"},
+		"beside its URL":         {map[string]string{AnnotationRuntimeURL: url}, metav1.ConditionTrue, 8081, ""},
+		"the default with a URL": {map[string]string{AnnotationRuntimeURL: url}, metav1.ConditionTrue, DefaultRuntimePort, "/envs"},
+		"of envd's URL":          {map[string]string{AnnotationE2BEnvdURL: "http://10.0.0.1:8080"}, metav1.ConditionTrue, 8080, "/envs"},
+	} {
+		sandbox := &Sandbox{}
+		sandbox.Annotations = test.annotations
+		if test.condition != "" {
+			sandbox.Status.Conditions = []metav1.Condition{{Type: SandboxConditionRuntimeInitialized, Status: test.condition}}
+		}
+		if got := RuntimeProbePath(sandbox, test.port); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -83,22 +83,22 @@ func (w *world) Find(_ context.Context, id string) (routes.Route, error) {
 	return route, nil
 }
 
-func (w *world) Resolve(_ context.Context, target sandboxproxy.Target) (netip.Addr, error) {
+func (w *world) Resolve(_ context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if w.failure != nil {
-		return netip.Addr{}, w.failure
+		return sandboxproxy.Address{}, w.failure
 	}
 	if !w.running[target.UID] {
 		if w.refused != nil {
 			w.refused()
 		}
-		return netip.Addr{}, fmt.Errorf("%w: in the test", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: in the test", sandboxproxy.ErrNotRunning)
 	}
 	if target.Port == proxy.RuntimePort {
-		return netip.ParseAddr(w.runtime)
+		return sandboxproxy.Address{Addr: netip.MustParseAddr(w.runtime)}, nil
 	}
-	return netip.MustParseAddr("127.0.0.1"), nil
+	return sandboxproxy.Address{Addr: netip.MustParseAddr("127.0.0.1")}, nil
 }
 
 func (w *world) resume(_ context.Context, route routes.Route) error {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -35,7 +34,7 @@ type Table interface {
 	// Find returns what is known of an id.
 	Find(ctx context.Context, id string) (routes.Route, error)
 	// Resolve returns the address of a sandbox, read from the cluster.
-	Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error)
+	Resolve(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error)
 }
 
 // Forwarder forwards requests to the sandboxes. sandboxproxy.Proxy is one.

@@ -23,7 +23,7 @@ import (
 // Resolve implements sandboxproxy.Resolve. It reads the sandbox from the API server, never from the
 // table. Concurrent calls for one port of a sandbox share a read. Errors wrap
 // sandboxproxy.ErrNotRunning or ErrUnavailable, or are that of ctx.
-func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
+func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	key := fmt.Sprintf("%s/%s/%s/%s/%d", target.Namespace, target.Name, target.UID, target.Claim, target.Port)
 	arrivedAt := clock.RealClock{}.Now()
 	var found resolved
@@ -45,44 +45,44 @@ func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (netip.
 
 // resolved is an address, and when the read of it started.
 type resolved struct {
-	address   netip.Addr
+	address   sandboxproxy.Address
 	startedAt time.Time
 }
 
 // address reads a sandbox and its pod from the API server, and returns their address.
-func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
+func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	if err := t.wait(ctx, target.Namespace); err != nil {
-		return netip.Addr{}, err
+		return sandboxproxy.Address{}, err
 	}
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return netip.Addr{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to read sandbox", "sandbox", klog.KRef(target.Namespace, target.Name))
-		return netip.Addr{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case sandbox.UID != target.UID:
-		return netip.Addr{}, fmt.Errorf("%w: another sandbox has its name", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: another sandbox has its name", sandboxproxy.ErrNotRunning)
 	}
 	if id, ok := v1alpha1.IsE2B(sandbox); !ok || id != v1alpha1.E2BSandboxID(target.Namespace, target.Claim) {
-		return netip.Addr{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", sandboxproxy.ErrNotRunning, target.Claim)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", sandboxproxy.ErrNotRunning, target.Claim)
 	}
 	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
-		return netip.Addr{}, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	if v1alpha1.IsClosedRuntimePort(sandbox, target.Port) {
-		return netip.Addr{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
 	}
 	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
 	if err != nil {
-		return netip.Addr{}, err
+		return sandboxproxy.Address{}, err
 	}
 	if err := t.verify(ctx, sandbox); err != nil {
-		return netip.Addr{}, err
+		return sandboxproxy.Address{}, err
 	}
-	return address, nil
+	return sandboxproxy.Address{Addr: address, RuntimeProbePath: v1alpha1.RuntimeProbePath(sandbox, target.Port)}, nil
 }
 
 // wait waits until the rate limit of a team allows another read.

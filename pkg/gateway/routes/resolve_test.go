@@ -63,12 +63,12 @@ func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
 	refuses(runtime, "its agent-runtime is not set up")
 	port := targetOf(sandbox)
 	port.Port = 3000
-	if _, err := table.Resolve(t.Context(), port); err != nil {
-		t.Errorf("another port: %v", err)
+	if at, err := table.Resolve(t.Context(), port); err != nil || at.RuntimeProbePath != "" {
+		t.Errorf("another port: %+v, %v", at, err)
 	}
 	setInitialized(metav1.ConditionTrue)
-	if _, err := table.Resolve(t.Context(), runtime); err != nil {
-		t.Errorf("its agent-runtime is set up: %v", err)
+	if at, err := table.Resolve(t.Context(), runtime); err != nil || at.RuntimeProbePath != "/envs" {
+		t.Errorf("its agent-runtime is set up: %+v, %v", at, err)
 	}
 
 	another := targetOf(sandbox)

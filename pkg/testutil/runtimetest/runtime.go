@@ -207,12 +207,12 @@ func (rt *Runtime) deal(call Call) answer {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	switch {
-	case call.Method != http.MethodPost:
-		return answer{status: http.StatusMethodNotAllowed}
-	case call.Path == "/init":
+	case call.Method == http.MethodPost && call.Path == "/init":
 		return rt.init(call)
 	case rt.token != "" && call.Header.Get("X-Access-Token") != rt.token:
 		return answer{status: http.StatusUnauthorized}
+	case call.Method != http.MethodPost:
+		return answer{status: http.StatusMethodNotAllowed}
 	case call.Path == "/v1/storage/mounts":
 		return rt.mountByEndpoint(call)
 	case call.Path == "/process.Process/Start":

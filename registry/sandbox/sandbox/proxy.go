@@ -149,27 +149,27 @@ func (r *ProxyREST) get(ctx context.Context, namespace, name string) (*v1alpha1.
 }
 
 // resolve finds out where a sandbox is, before each connection to it.
-func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (netip.Addr, error) {
+func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	sb, err := r.get(ctx, target.Namespace, target.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && sb.UID != target.UID:
-		return netip.Addr{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
-		return netip.Addr{}, err
+		return sandboxproxy.Address{}, err
 	}
 	address, err := addressOf(sb)
 	if err != nil {
-		return netip.Addr{}, err
+		return sandboxproxy.Address{}, err
 	}
 	if v1alpha1.IsClosedRuntimePort(sb, target.Port) {
-		return netip.Addr{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
 	}
 	if err := r.addresses.Verify(ctx, sb); errors.Is(err, podaddress.ErrStale) {
-		return netip.Addr{}, fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
 	} else if err != nil {
-		return netip.Addr{}, err
+		return sandboxproxy.Address{}, err
 	}
-	return address, nil
+	return sandboxproxy.Address{Addr: address, RuntimeProbePath: v1alpha1.RuntimeProbePath(sb, target.Port)}, nil
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
