@@ -44,7 +44,7 @@ func Fetch(ctx context.Context, target Target, b Backup, scratch string, identit
 	if err = errors.Join(err, r.Close()); err != nil {
 		return nil, err
 	}
-	status, err := inspect(o.Snapshot().Path)
+	status, err := inspect(ctx, o.Snapshot().Path)
 	if err != nil {
 		return nil, err
 	}

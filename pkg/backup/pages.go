@@ -4,10 +4,14 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
+
+	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
 // What is in the file of a bbolt database, as far as it is needed to know that bbolt reads nothing
@@ -33,11 +37,20 @@ const (
 	// maxPageBytes is how many bytes a page has with those that it goes on in. It has a few keys,
 	// and etcd takes no request as large.
 	maxPageBytes = 256 << 20
+	// maxInnerBytes is how many a page has that is in memory while those below it are checked. It has
+	// a few keys of maxKeyBytes, or is one page.
+	maxInnerBytes = 1 << 20
+	// maxKeyBytes is how long bbolt lets a key be.
+	maxKeyBytes = 32768
+	// maxCounter is what transactions and revisions are below. etcd and bbolt count on from them. It
+	// is far beyond the microseconds since 1970, which the revision of a restored store is.
+	maxCounter = 1 << 62
 )
 
 // boltPages checks the pages of a bbolt database. bbolt maps the file into memory and believes what
 // its pages say of where others are: with a forged one it would read elsewhere, and the process
-// would end, which no code can prevent then.
+// would end, which no code can prevent then. Nor can any where bbolt panics, because it looks at
+// all pages on a goroutine of its own when it opens a file.
 type boltPages struct {
 	file     io.ReaderAt
 	pageSize uint64
@@ -47,8 +60,30 @@ type boltPages struct {
 	seen []bool
 }
 
+// boltEntry is a key with its value, or a bucket.
+type boltEntry struct {
+	flags      uint32
+	key, value []byte
+}
+
+// boltTree is what is known of the keys of a bucket while they are checked.
+type boltTree struct {
+	// leafDepth is how many pages are above those with the keys, which is the same for all; -1
+	// before the first one.
+	leafDepth int
+	// leafBytes is how many bytes a page with keys may have.
+	leafBytes int
+	// entry checks a key.
+	entry func(page uint64, e boltEntry) error
+}
+
+// keyRange is which keys a page has: from is the first one, and to is larger than the last one. nil is
+// any. bbolt finds a page again in the one above by its first key.
+type keyRange struct{ from, to []byte }
+
 // checkPages returns ErrDamaged if a file of a size is no bbolt database as etcd writes it into a
-// snapshot: each page is within the file and used once, and there are no buckets in buckets.
+// snapshot: each page is within the file and used once, the keys are in order, there are no buckets in
+// buckets, and the keys that etcd counts on from are valid.
 func checkPages(file io.ReaderAt, size int64) error {
 	first, err := readMeta(file, 0)
 	if err != nil {
@@ -59,6 +94,9 @@ func checkPages(file io.ReaderAt, size int64) error {
 		return err
 	}
 	// A snapshot has the same in both.
+	if second.transaction >= maxCounter || first.transaction >= maxCounter {
+		return badPage(0, "no database has had as many transactions")
+	}
 	if second.transaction = first.transaction; *second != *first {
 		return badPage(1, "its meta pages differ")
 	}
@@ -72,7 +110,16 @@ func checkPages(file io.ReaderAt, size int64) error {
 			return err
 		}
 	}
-	return p.check(first.root, 0, p.checkBucket)
+	if err := p.check(first.root, 0, keyRange{}, &boltTree{leafDepth: -1, leafBytes: maxInnerBytes, entry: p.checkBucket}); err != nil {
+		return err
+	}
+	if first.freelist == noFreelist {
+		return nil
+	}
+	if unused := slices.Index(p.seen[2:], false); unused >= 0 {
+		return badPage(uint64(unused)+2, "it is not used, and not free")
+	}
+	return nil
 }
 
 // boltMeta is what a meta page says.
@@ -139,15 +186,20 @@ func (p *boltPages) checkFreelist(id uint64) error {
 		return badPage(id, "it has flags %#x, and %d free pages", flags, count)
 	}
 	for i := range count {
-		if free := binary.NativeEndian.Uint64(ids[8*i:]); free < 2 || free >= p.end {
+		free := binary.NativeEndian.Uint64(ids[8*i:])
+		if free < 2 || free >= p.end {
 			return badPage(id, "page %d is free, and there are %d", free, p.end)
 		}
+		if p.seen[free] {
+			return badPage(free, "it is used, or free twice")
+		}
+		p.seen[free] = true
 	}
 	return nil
 }
 
-// check checks a page with those below it, and calls leaf for each key.
-func (p *boltPages) check(id uint64, depth int, leaf func(page uint64, flags uint32, value []byte) error) error {
+// check checks a page with those below it, whose keys are in a range.
+func (p *boltPages) check(id uint64, depth int, keys keyRange, tree *boltTree) error {
 	if depth > maxPageDepth {
 		return badPage(id, "it is below %d others", depth)
 	}
@@ -155,46 +207,96 @@ func (p *boltPages) check(id uint64, depth int, leaf func(page uint64, flags uin
 	if err != nil {
 		return err
 	}
-	if flags := binary.NativeEndian.Uint16(page[8:]); flags == leafPage {
-		return checkLeaf(id, page, leaf)
-	} else if flags != branchPage {
+	switch flags := binary.NativeEndian.Uint16(page[8:]); flags {
+	case branchPage:
+		return p.checkBranch(id, page, depth, keys, tree)
+	case leafPage:
+	default:
 		return badPage(id, "it has flags %#x", flags)
 	}
+	if tree.leafDepth >= 0 && tree.leafDepth != depth {
+		return badPage(id, "it has keys, and is below %d pages, others are below %d", depth, tree.leafDepth)
+	}
+	tree.leafDepth = depth
+	if count := binary.NativeEndian.Uint16(page[10:]); depth > 0 && count == 0 || len(page) > tree.leafBytes {
+		return badPage(id, "it has %d keys in %d bytes", count, len(page))
+	}
+	return checkLeaf(id, page, keys, tree.entry)
+}
+
+// checkBranch checks a page that leads to others, and these.
+func (p *boltPages) checkBranch(id uint64, page []byte, depth int, keys keyRange, tree *boltTree) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
-	if count == 0 || pageHeader+count*pageElement > len(page) {
-		return badPage(id, "it has %d elements", count)
+	if count == 0 || pageHeader+count*pageElement > len(page) || len(page) > maxInnerBytes {
+		return badPage(id, "it has %d elements in %d bytes", count, len(page))
 	}
-	below := make([]uint64, count) // so that the page is not kept while these are checked
-	for i := range below {
-		element := page[pageHeader+i*pageElement:]
-		position, key := uint64(binary.NativeEndian.Uint32(element)), uint64(binary.NativeEndian.Uint32(element[4:]))
-		if position+key > uint64(len(element)) {
-			return badPage(id, "element %d is beyond it", i)
+	// bound is the first key of an element, and the bound of the one before.
+	bound := func(i int) ([]byte, error) {
+		if i == count {
+			return keys.to, nil
 		}
-		below[i] = binary.NativeEndian.Uint64(element[8:])
+		element := page[pageHeader+i*pageElement:]
+		return keyOf(id, i, element, binary.NativeEndian.Uint32(element), binary.NativeEndian.Uint32(element[4:]))
 	}
-	for _, next := range below {
-		if err := p.check(next, depth+1, leaf); err != nil {
+	from, err := bound(0)
+	if err != nil {
+		return err
+	}
+	if keys.from != nil && !bytes.Equal(from, keys.from) {
+		return badPage(id, "its first key is another one than above it")
+	}
+	for i := range count {
+		to, err := bound(i + 1)
+		if err != nil {
 			return err
 		}
+		if to != nil && bytes.Compare(from, to) >= 0 {
+			return badPage(id, "the key of element %d is not before the next one", i)
+		}
+		next := binary.NativeEndian.Uint64(page[pageHeader+i*pageElement+8:])
+		if err := p.check(next, depth+1, keyRange{from, to}, tree); err != nil {
+			return err
+		}
+		from = to
 	}
 	return nil
 }
 
+// keyOf returns the key of an element of a page, at a position after the beginning of the element.
+func keyOf(id uint64, i int, element []byte, position, size uint32) ([]byte, error) {
+	if uint64(position)+uint64(size) > uint64(len(element)) {
+		return nil, badPage(id, "element %d is beyond it", i)
+	}
+	if size == 0 || size > maxKeyBytes {
+		return nil, badPage(id, "element %d has a key of %d bytes", i, size)
+	}
+	return element[position : position+size], nil
+}
+
 // checkLeaf checks the elements of a page, or of what replaces one.
-func checkLeaf(id uint64, page []byte, leaf func(page uint64, flags uint32, value []byte) error) error {
+func checkLeaf(id uint64, page []byte, keys keyRange, check func(page uint64, e boltEntry) error) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	if pageHeader+count*pageElement > len(page) {
 		return badPage(id, "it has %d elements", count)
 	}
+	var last []byte
 	for i := range count {
 		element := page[pageHeader+i*pageElement:]
-		flags, position := binary.NativeEndian.Uint32(element), uint64(binary.NativeEndian.Uint32(element[4:]))
-		key, value := uint64(binary.NativeEndian.Uint32(element[8:])), uint64(binary.NativeEndian.Uint32(element[12:]))
-		if position+key+value > uint64(len(element)) {
+		position, size := binary.NativeEndian.Uint32(element[4:]), binary.NativeEndian.Uint32(element[8:])
+		key, err := keyOf(id, i, element, position, size)
+		if err != nil {
+			return err
+		}
+		if i == 0 && keys.from != nil && !bytes.Equal(key, keys.from) || bytes.Compare(key, last) <= 0 || keys.to != nil && bytes.Compare(key, keys.to) >= 0 {
+			return badPage(id, "the key of element %d is out of order", i)
+		}
+		last = key
+		from := uint64(position) + uint64(size)
+		to := from + uint64(binary.NativeEndian.Uint32(element[12:]))
+		if to > uint64(len(element)) {
 			return badPage(id, "element %d is beyond it", i)
 		}
-		if err := leaf(id, flags, element[position+key:position+key+value]); err != nil {
+		if err := check(id, boltEntry{binary.NativeEndian.Uint32(element), key, element[from:to]}); err != nil {
 			return err
 		}
 	}
@@ -202,24 +304,41 @@ func checkLeaf(id uint64, page []byte, leaf func(page uint64, flags uint32, valu
 }
 
 // checkBucket checks a bucket, whose keys are in pages of their own or, if they are few, in its value.
-func (p *boltPages) checkBucket(page uint64, flags uint32, value []byte) error {
-	if flags != 1 || len(value) < bucketHeader {
+func (p *boltPages) checkBucket(page uint64, bucket boltEntry) error {
+	if bucket.flags != 1 || len(bucket.value) < bucketHeader {
 		return badPage(page, "it has what is no bucket")
 	}
-	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return p.check(root, 0, checkKey)
+	check := func(page uint64, e boltEntry) error { return checkKey(page, bucket.key, e) }
+	if root := binary.NativeEndian.Uint64(bucket.value); root != 0 {
+		return p.check(root, 0, keyRange{}, &boltTree{leafDepth: -1, leafBytes: maxPageBytes, entry: check})
 	}
-	inline := value[bucketHeader:]
+	inline := bucket.value[bucketHeader:]
 	if len(inline) < pageHeader || binary.NativeEndian.Uint16(inline[8:]) != leafPage {
 		return badPage(page, "it has a bucket without keys")
 	}
-	return checkLeaf(page, inline, checkKey)
+	if binary.NativeEndian.Uint64(inline) != 0 || binary.NativeEndian.Uint32(inline[12:]) != 0 {
+		return badPage(page, "it has a bucket that says to have pages of its own, and has its keys in its value")
+	}
+	return checkLeaf(page, inline, keyRange{}, check)
 }
 
-// checkKey checks what is in a bucket.
-func checkKey(page uint64, flags uint32, _ []byte) error {
-	if flags != 0 {
+// checkKey checks what is in a bucket, and that etcd can count on from the revisions there.
+func checkKey(page uint64, bucket []byte, e boltEntry) error {
+	if e.flags != 0 {
 		return badPage(page, "it has a bucket in a bucket")
+	}
+	revision := e.key
+	switch {
+	case bytes.Equal(bucket, schema.Key.Name()):
+	case bytes.Equal(bucket, schema.Meta.Name()) && (bytes.Equal(e.key, schema.ScheduledCompactKeyName) || bytes.Equal(e.key, schema.FinishedCompactKeyName)):
+		revision = e.value
+	default:
+		return nil
+	}
+	const length = 17 // two numbers and a separator; a deletion has a byte more
+	if len(revision) != length && len(revision) != length+1 || revision[8] != '_' ||
+		binary.BigEndian.Uint64(revision) >= maxCounter || binary.BigEndian.Uint64(revision[9:]) >= maxCounter {
+		return badPage(page, "it has what is no revision in bucket %q", bucket)
 	}
 	return nil
 }

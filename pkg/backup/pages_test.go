@@ -8,11 +8,17 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
 )
 
 // database are the bytes of a snapshot that a test forges.
@@ -106,6 +112,24 @@ func TestForgedSnapshots(t *testing.T) {
 			order.PutUint32(page[pageHeader+4:], 1)
 			order.PutUint64(page[pageHeader+8:], order.Uint64(page))
 		},
+		"the order of keys": func(t *testing.T, d database) { swap(d.keys(t), 0, 1) },
+		"a key that is there twice": func(t *testing.T, d database) {
+			copy(d.keys(t)[pageHeader+pageElement:], d.keys(t)[pageHeader:pageHeader+pageElement])
+		},
+		"a key of nothing": func(t *testing.T, d database) { order.PutUint32(d.keys(t)[pageHeader+8:], 0) },
+		"the key above another page": func(t *testing.T, d database) {
+			branch := d.page(order.Uint64(d.bucket(t)))
+			if order.Uint16(branch[8:]) != branchPage {
+				t.Fatal("the bucket has one page")
+			}
+			order.PutUint32(branch[pageHeader+pageElement+4:], order.Uint32(branch[pageHeader+pageElement+4:])-1)
+		},
+		"a page without keys": func(t *testing.T, d database) { order.PutUint16(d.keys(t)[10:], 0) },
+		"a key that is no revision": func(t *testing.T, d database) {
+			element := d.keys(t)[pageHeader:]
+			element[order.Uint32(element[4:])+8] = '-'
+		},
+		"its transaction": func(_ *testing.T, d database) { d.setMeta(48, 1<<63) },
 		"a branch to nothing": func(t *testing.T, d database) {
 			page := d.keys(t)
 			order.PutUint16(page[8:], branchPage)
@@ -124,5 +148,50 @@ func TestForgedSnapshots(t *testing.T) {
 				t.Errorf("got %v, want %v", err, ErrDamaged)
 			}
 		})
+	}
+}
+
+// TestPagesOfDatabases: what bbolt writes is not refused, whatever was written and deleted before.
+func TestPagesOfDatabases(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	path := filepath.Join(t.TempDir(), "db")
+	be := backend.NewDefaultBackend(zap.NewNop(), path)
+	defer be.Close()
+	tx := be.BatchTx()
+	tx.LockOutsideApply()
+	buckets := []backend.Bucket{schema.Lease, schema.Members, schema.Alarm}
+	for _, bucket := range buckets {
+		tx.UnsafeCreateBucket(bucket)
+	}
+	tx.Unlock()
+	for round := range 120 {
+		tx.LockOutsideApply()
+		for range random.IntN(600) {
+			bucket := buckets[random.IntN(len(buckets))]
+			key := fmt.Appendf(nil, "%0*d", 1+random.IntN(3), random.IntN(1000))
+			if random.IntN(100) < 30+40*(round%2) { // grows and shrinks
+				tx.UnsafePut(bucket, key, make([]byte, random.IntN(1<<(1+random.IntN(13)))))
+			} else {
+				tx.UnsafeDelete(bucket, key)
+			}
+		}
+		if first := random.IntN(1000); round%10 == 9 { // a range, as a compaction does
+			for i := first; i < first+500; i++ {
+				tx.UnsafeDelete(schema.Lease, fmt.Appendf(nil, "%03d", i))
+			}
+		}
+		tx.Unlock()
+		be.ForceCommit()
+		var written bytes.Buffer
+		snapshot := be.Snapshot()
+		if _, err := snapshot.WriteTo(&written); err != nil {
+			t.Fatal(err)
+		}
+		if err := snapshot.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkPages(bytes.NewReader(written.Bytes()), int64(written.Len())); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
 	}
 }

@@ -35,7 +35,7 @@ type Prepared struct {
 // ErrInvariants if the store there, under a prefix, is not well.
 func Check(ctx context.Context, o *Opened, scratch, prefix string) (err error) {
 	snapshot := o.Snapshot()
-	store, err := openScratch(ctx, scratch, snapshot.Path, 0)
+	ctx, store, err := openScratch(ctx, scratch, snapshot.Path, 0)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func Check(ctx context.Context, o *Opened, scratch, prefix string) (err error) {
 //     client that would go on watching at a revision of the lost past lists again.
 //   - etcd has no alarms. They were of members of the past.
 func Prepare(ctx context.Context, s Snapshot, scratch, prefix string, now time.Time) (p Prepared, err error) {
-	store, err := openScratch(ctx, scratch, s.Path, revisionBump(s.Revision, now))
+	ctx, store, err := openScratch(ctx, scratch, s.Path, revisionBump(s.Revision, now))
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -92,7 +92,7 @@ func Prepare(ctx context.Context, s Snapshot, scratch, prefix string, now time.T
 	if p.SHA256, err = save(ctx, store, p.Path); err != nil {
 		return Prepared{}, fmt.Errorf("taking the prepared snapshot: %w", err)
 	}
-	status, err := inspect(p.Path)
+	status, err := inspect(ctx, p.Path)
 	p.Revision = status.Revision
 	return p, err
 }

@@ -55,7 +55,7 @@ func checkPrepared(t *testing.T, prepared Prepared, before int64, claimed int, n
 	if prepared.Revision < now.UnixMicro() {
 		t.Errorf("revision %d may have been there before", prepared.Revision)
 	}
-	restored, err := openScratch(t.Context(), t.TempDir(), prepared.Path, 0)
+	_, restored, err := openScratch(t.Context(), t.TempDir(), prepared.Path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAlarms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			restored, err := openScratch(t.Context(), t.TempDir(), prepared.Path, 0)
+			_, restored, err := openScratch(t.Context(), t.TempDir(), prepared.Path, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +216,7 @@ func TestAlarms(t *testing.T) {
 // raise writes a snapshot with an alarm of a member of the past.
 func raise(t *testing.T, from, to string, alarm etcdserverpb.AlarmType) {
 	t.Helper()
-	store, err := openScratch(t.Context(), t.TempDir(), from, 0)
+	_, store, err := openScratch(t.Context(), t.TempDir(), from, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

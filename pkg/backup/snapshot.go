@@ -5,6 +5,7 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 	"os"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.uber.org/zap"
+
+	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 )
 
 // Snapshot is a snapshot of etcd, and what it takes to read it.
@@ -28,8 +30,8 @@ type Snapshot struct {
 
 // ReadSnapshot returns the snapshot in a file, as "etcdctl snapshot save" writes it, whose values
 // can be read with an encryptionConfig. It is ErrDamaged if the file is not what etcd wrote.
-func ReadSnapshot(path, encryptionConfig string) (Snapshot, error) {
-	status, err := inspect(path)
+func ReadSnapshot(ctx context.Context, path, encryptionConfig string) (Snapshot, error) {
+	status, err := inspect(ctx, path)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -38,13 +40,14 @@ func ReadSnapshot(path, encryptionConfig string) (Snapshot, error) {
 
 // inspect returns what is in the file of a snapshot. It is ErrDamaged if that is not what etcd
 // wrote.
-func inspect(path string) (snapshot.Status, error) {
+func inspect(ctx context.Context, path string) (snapshot.Status, error) {
 	if err := checkSum(path); err != nil {
 		return snapshot.Status{}, err
 	}
-	status, err := snapshot.NewV3(zap.NewNop()).Status(path)
+	status, err := embeddedetcd.SnapshotStatus(ctx, path)
 	if err != nil {
-		return snapshot.Status{}, fmt.Errorf("%w: snapshot: %w", ErrDamaged, err)
+		const most = 256 // it quotes values
+		return snapshot.Status{}, fmt.Errorf("%w: snapshot: %.*s", ErrDamaged, most, err)
 	}
 	return status, nil
 }

@@ -123,7 +123,7 @@ func (t Taker) collect(ctx context.Context, dir string) (Contents, error) {
 	if err = errors.Join(err, snapshot.Close()); err != nil {
 		return Contents{}, err
 	}
-	status, err := inspect(path)
+	status, err := inspect(ctx, path)
 	if err != nil {
 		return Contents{}, err
 	}

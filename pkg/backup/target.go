@@ -19,7 +19,7 @@ var (
 	// ErrNoBackup means that a target has no backup, or none of a name.
 	ErrNoBackup = errors.New("there is no such backup")
 	// ErrDamaged means that a backup is not what was written.
-	ErrDamaged = errors.New("the backup is damaged")
+	ErrDamaged = errors.New("the backup is damaged, use another one")
 )
 
 // Target is where backups are kept. What is under the name of a backup there is all of it:

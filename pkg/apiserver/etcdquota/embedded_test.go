@@ -50,7 +50,7 @@ func TestRecoversAfterRestore(t *testing.T) {
 	}
 	stop()
 	dir := t.TempDir()
-	if err := embeddedetcd.Restore(dir, embeddedetcd.RestoreOptions{Snapshot: file}); err != nil {
+	if err := embeddedetcd.Restore(t.Context(), dir, embeddedetcd.RestoreOptions{Snapshot: file}); err != nil {
 		t.Fatal(err)
 	}
 	m, stop = startEmbedded(t, dir)

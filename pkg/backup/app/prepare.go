@@ -56,7 +56,7 @@ func (o *prepareOptions) run(ctx context.Context, out io.Writer, clock clock.Pas
 	if _, err := os.Lstat(o.output); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("--output %s: it must not be there", o.output), err)
 	}
-	snapshot, err := backup.ReadSnapshot(o.snapshot, o.encryptionConfig)
+	snapshot, err := backup.ReadSnapshot(ctx, o.snapshot, o.encryptionConfig)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (o *prepareOptions) run(ctx context.Context, out io.Writer, clock clock.Pas
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	prepared, err := backup.Prepare(ctx, snapshot, scratch, o.prefix, clock.Now())
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", o.snapshot, err)
 	}
 	if err := os.Rename(prepared.Path, o.output); err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestPrepareSnapshot(t *testing.T) {
 		t.Errorf("beside the output there are %v, %v", left, err)
 	}
 	data := t.TempDir()
-	if err := embeddedetcd.Restore(data, embeddedetcd.RestoreOptions{Snapshot: prepared}); err != nil {
+	if err := embeddedetcd.Restore(t.Context(), data, embeddedetcd.RestoreOptions{Snapshot: prepared}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := startEtcd(t, data).Get(t.Context(), sandboxes, clientv3.WithPrefix())

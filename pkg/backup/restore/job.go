@@ -143,7 +143,7 @@ func (j Job) restoreKeys(ctx context.Context, c cluster) (err error) {
 	}
 	// They are those of the store in it.
 	if err := backup.Check(ctx, opened, j.Scratch, j.Prefix); err != nil && !errors.Is(err, backup.ErrInvariants) {
-		return err
+		return fmt.Errorf("%s: %w", opened.Backup.Name, err)
 	}
 	if err := keepKeys(ctx, c, file, false); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 	snapshot := opened.Snapshot()
 	prepared, err := backup.Prepare(ctx, snapshot, j.Scratch, j.Prefix, j.Clock.Now())
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", opened.Backup.Name, err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(prepared.Path)) }()
 	log.Info("Checked the snapshot and emptied its pools", "taken", opened.Contents.Taken, "keys", opened.Contents.Keys,

@@ -21,7 +21,6 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -137,9 +136,9 @@ func (m Member) restore(ctx context.Context, id string) (err error) {
 	}
 	// The data before goes now: there may be no room for three times the store.
 	if m.EmbeddedDir != "" {
-		err = embeddedetcd.Restore(m.EmbeddedDir, embeddedetcd.RestoreOptions{Snapshot: file})
+		err = embeddedetcd.Restore(ctx, m.EmbeddedDir, embeddedetcd.RestoreOptions{Snapshot: file})
 	} else {
-		err = m.restoreEtcd(file, id)
+		err = m.restoreEtcd(ctx, file, id)
 	}
 	if err != nil {
 		return err
@@ -147,11 +146,11 @@ func (m Member) restore(ctx context.Context, id string) (err error) {
 	return writeDurably(m.record(), id)
 }
 
-func (m Member) restoreEtcd(file, id string) error {
+func (m Member) restoreEtcd(ctx context.Context, file, id string) error {
 	if err := os.RemoveAll(m.DataDir); err != nil {
 		return err
 	}
-	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+	err := embeddedetcd.RestoreMember(ctx, snapshot.RestoreConfig{
 		SnapshotPath:   file,
 		Name:           m.Name,
 		OutputDataDir:  m.DataDir,

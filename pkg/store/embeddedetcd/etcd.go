@@ -118,7 +118,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.beginBootstrap(); err != nil {
 		return err
 	}
-	s.etcd, err = s.failure.guard(ctx, func() (*embed.Etcd, error) {
+	s.etcd, err = guard(ctx, s.failure, func() (*embed.Etcd, error) {
 		return embed.StartEtcd(s.config())
 	})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
@@ -22,8 +22,9 @@ import (
 //
 // etcd meets damaged data with a fatal log (which exits), a panic log (which
 // panics), or a bare panic. The first two are caught by hooks in the logger on
-// whatever goroutine they happen, and end only that goroutine; a bare panic is
-// caught on the goroutine that starts etcd, where the data is read.
+// whatever goroutine they happen, and end only that goroutine; a bare panic, and
+// a fault in the memory that a file is mapped to, is caught on the goroutine
+// that starts etcd or works on its files, where the data is read.
 type failure struct {
 	errs chan error // capacity 1: only the first failure says something new
 	dead atomic.Bool
@@ -52,29 +53,31 @@ func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	runtime.Goexit() // the code that logged it relies on not coming back
 }
 
-// guard runs start on a goroutine of its own, which a failure may end.
-func (f *failure) guard(ctx context.Context, start func() (*embed.Etcd, error)) (*embed.Etcd, error) {
+// guard runs work on etcd's data on a goroutine of its own, which a failure may end.
+func guard[T any](ctx context.Context, f *failure, work func() (T, error)) (T, error) {
 	type result struct {
-		etcd *embed.Etcd
-		err  error
+		value T
+		err   error
 	}
 	results := make(chan result, 1)
 	go func() {
+		debug.SetPanicOnFault(true) // of this goroutine only
 		defer func() {
 			if r := recover(); r != nil {
 				f.report(oneLine(fmt.Sprint(r)))
 			}
 		}()
-		etcd, err := start()
-		results <- result{etcd, err}
+		value, err := work()
+		results <- result{value, err}
 	}()
+	var none T
 	select {
 	case r := <-results:
-		return r.etcd, r.err
+		return r.value, r.err
 	case err := <-f.errs:
-		return nil, fmt.Errorf("%w: %w", errData, err)
+		return none, fmt.Errorf("%w: %w", errData, err)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return none, ctx.Err()
 	}
 }
 

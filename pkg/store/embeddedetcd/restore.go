@@ -4,12 +4,12 @@
 package embeddedetcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.uber.org/zap"
 
 	"github.com/sandlot-io/sandlot/pkg/datadir"
 )
@@ -27,8 +27,9 @@ type RestoreOptions struct {
 // Nothing else in the folder is changed. A damaged snapshot is an error, and then there is
 // no data.
 //
-// Errors are datadir.ErrForeign, datadir.ErrLocked, or say what is wrong with the snapshot.
-func Restore(dir string, o RestoreOptions) (err error) {
+// Errors are datadir.ErrForeign, datadir.ErrLocked, or say what is wrong with the snapshot. After an
+// error etcd may have left goroutines and locks behind: the process is expected to end.
+func Restore(ctx context.Context, dir string, o RestoreOptions) (err error) {
 	data, err := datadir.Open(dir)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func Restore(dir string, o RestoreOptions) (err error) {
 	if err := os.RemoveAll(to); err != nil {
 		return fmt.Errorf("removing the data before: %w", err)
 	}
-	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+	err = RestoreMember(ctx, snapshot.RestoreConfig{
 		SnapshotPath:        o.Snapshot,
 		Name:                memberName,
 		OutputDataDir:       to,
@@ -49,7 +50,28 @@ func Restore(dir string, o RestoreOptions) (err error) {
 		MarkCompacted:       o.RevisionBump > 0,
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("restoring %s: %w", o.Snapshot, err), os.RemoveAll(to))
+		return errors.Join(err, os.RemoveAll(to))
 	}
 	return errors.Join(fsync(to), fsync(data.Path()))
+}
+
+// RestoreMember makes of a snapshot the data of a member of any etcd, as "etcdutl snapshot restore" does.
+// What etcd finds wrong with the snapshot is an error, also where etcdutl would panic or exit. See Restore for
+// what it leaves behind then.
+func RestoreMember(ctx context.Context, config snapshot.RestoreConfig) error {
+	f := newFailure()
+	_, err := guard(ctx, f, func() (struct{}, error) {
+		return struct{}{}, snapshot.NewV3(f.logger()).Restore(config)
+	})
+	if err != nil {
+		return fmt.Errorf("restoring %s: %w", config.SnapshotPath, err)
+	}
+	return nil
+}
+
+// SnapshotStatus returns what is in the file of a snapshot, as "etcdutl snapshot status" does. What
+// etcd finds wrong with it is an error, as with RestoreMember.
+func SnapshotStatus(ctx context.Context, path string) (snapshot.Status, error) {
+	f := newFailure()
+	return guard(ctx, f, func() (snapshot.Status, error) { return snapshot.NewV3(f.logger()).Status(path) })
 }
