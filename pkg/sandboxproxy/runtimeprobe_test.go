@@ -76,8 +76,9 @@ func TestRestartedRuntime(t *testing.T) {
 			}
 			restart()
 			before := served.Load()
-			for range 3 {
-				if code := do(); code != http.StatusGone {
+			// A request that cannot be repeated may fail by the end of the connection that was kept.
+			for i := range 3 {
+				if code := do(); code != http.StatusGone && (i > 0 || code != http.StatusBadGateway) {
 					t.Errorf("a runtime without a token answers %d, want %d for %v", code, http.StatusGone, sandboxproxy.ErrNotRunning)
 				}
 			}
