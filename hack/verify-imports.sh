@@ -73,7 +73,7 @@ pkg/storecheck: apis/sandbox/v1alpha1 pkg/apiserver pkg/findings pkg/store
 pkg/storecheck/invariants: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/claims pkg/findings | client server etcd !clock
 
 # Clients of the API.
-pkg/controllers: apis/agents apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/inplace pkg/nodes pkg/podtemplate | server etcd
+pkg/controllers: apis/agents apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/inplace pkg/nodes pkg/podtemplate | server etcd
 pkg/manager: apis/sandbox/v1alpha1 pkg/controllers pkg/install pkg/podnamespace pkg/tokens pkg/version | serving etcd
 pkg/check: apis/sandbox/v1alpha1 pkg/findings pkg/install/dryrunpolicy | runtime server etcd
 pkg/cli: apis/sandbox/v1alpha1 pkg/check pkg/client pkg/findings pkg/gateway/apikeys pkg/version | runtime server etcd

@@ -52,7 +52,7 @@ type finisher struct {
 	setUp      setupFunc
 	// reports limits the writes that only report what claims wait for, and reportedAt is when those at
 	// the front of the queue were woken for that last.
-	reports    *reportLimiter
+	reports    *fairness.SharedLimiters
 	reportedAt time.Time
 }
 
@@ -64,7 +64,7 @@ func newFinisher(r *reconciler.Reconciler, p *planner, c *committer, syncWindow 
 		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
 		known:      newUnfinishedClaims(c.clock, c.queue, r.Queue),
 		setupShare: fairness.NewWorkShare(setupsAtOnce, r.Queue.Add), setUp: setUp,
-		reports: newReportLimiter(), reportedAt: c.clock.Now(),
+		reports: fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
 	}
 }
 
@@ -205,7 +205,7 @@ func (f *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 		return 0
 	}
 	hold := u.work.holdBack(p, now)
-	if hold == 0 && p.IsOnlyWaitReport() && !f.reports.allow(u.key.Namespace, now) {
+	if hold == 0 && p.IsOnlyWaitReport() && !f.reports.Allow(u.key.Namespace, now) {
 		return wait.Jitter(reportRetry, 1)
 	}
 	return hold

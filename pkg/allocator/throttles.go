@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -148,25 +146,4 @@ const (
 	// reportBurst how many at once.
 	reportsPerSecond = 20
 	reportBurst      = 40
-	// reportLimiters is how many limiters there are, which namespaces share.
-	reportLimiters = 64
 )
-
-// reportLimiter limits the writes that only report what claims wait for, for each namespace by itself.
-type reportLimiter struct {
-	seed   maphash.Seed
-	limits [reportLimiters]*rate.Limiter
-}
-
-func newReportLimiter() *reportLimiter {
-	l := &reportLimiter{seed: maphash.MakeSeed()}
-	for i := range l.limits {
-		l.limits[i] = rate.NewLimiter(reportsPerSecond, reportBurst)
-	}
-	return l
-}
-
-// allow reports whether a claim of a namespace may be written now.
-func (l *reportLimiter) allow(namespace string, now time.Time) bool {
-	return l.limits[maphash.String(l.seed, namespace)%reportLimiters].AllowN(now, 1)
-}

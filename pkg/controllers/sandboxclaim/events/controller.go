@@ -29,6 +29,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 // Reasons of events on SandboxClaims. All but ClaimIncomplete are OpenKruise's.
@@ -47,6 +48,13 @@ const (
 // known to the second, so it may be up to a second less.
 const minWait = 2 * time.Second
 
+const (
+	// shortsPerSecond is how many claims a second of a namespace get an event because they ended short
+	// at once, and shortBurst how many at once.
+	shortsPerSecond = 1
+	shortBurst      = 20
+)
+
 // Controller records events on claims.
 type Controller struct {
 	client client.Client
@@ -56,8 +64,8 @@ type Controller struct {
 	all      bool
 	recorder report.Recorder
 
-	// shorts bounds the events of claims that end short without having waited.
-	shorts *shorts
+	// shorts limits, for each namespace, the events of claims that end short without having waited.
+	shorts *fairness.SharedLimiters
 
 	mu sync.Mutex
 	// reported has the claims that got an event, or are about to, and whose completion
@@ -81,7 +89,7 @@ func New(c client.Client, clk clock.PassiveClock, all bool) *Controller {
 	return &Controller{
 		client: c, clock: clk, all: all,
 		recorder: report.Recorder{Kind: "SandboxClaim", Action: "Claim"},
-		shorts:   newShorts(), reported: map[types.UID]progress{},
+		shorts:   fairness.NewSharedLimiters(shortsPerSecond, shortBurst), reported: map[types.UID]progress{},
 	}
 }
 
@@ -148,7 +156,7 @@ func (c *Controller) enqueue(claim *v1alpha1.SandboxClaim, ended bool, q queue.I
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, reported := c.reported[claim.UID]
-	if !reported && (c.all || !ended && isShort(claim) && c.shorts.allow(claim.Namespace, c.clock.Now())) {
+	if !reported && (c.all || !ended && isShort(claim) && c.shorts.Allow(claim.Namespace, c.clock.Now())) {
 		c.reported[claim.UID] = progress{}
 		reported = true
 	}

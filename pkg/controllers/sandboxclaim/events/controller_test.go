@@ -288,12 +288,12 @@ func TestIncomplete(t *testing.T) {
 	f.want("once", f.reconcile(short))
 
 	queued := 0
-	for i := range 2 * shortsAtOnce {
+	for i := range 2 * shortBurst {
 		other := short.DeepCopy()
 		other.UID = types.UID(fmt.Sprint(i))
 		queued += len(f.created(other, false))
 	}
-	if queued >= 2*shortsAtOnce {
+	if queued >= 2*shortBurst {
 		t.Errorf("all %d claims that end short at once have events", queued)
 	}
 }
