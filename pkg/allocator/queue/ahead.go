@@ -14,14 +14,14 @@ import "github.com/sandlot-io/sandlot/pkg/poolindex"
 // waits for nothing.
 func (q *Queue) Ahead(w *Waiter, most int) (n int, isInLine bool) {
 	const lines = 8 // in which it is looked
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
 	if w.Need == 0 {
 		return 0, false
 	}
 	fewest := most
 	for _, s := range w.Sources[:min(lines, len(w.Sources))] {
-		if l := h.lines[s.Pool]; l != nil {
+		if l := sh.lines[s.Pool]; l != nil {
 			fewest = min(fewest, l.ahead(w, fewest))
 		}
 	}
@@ -76,26 +76,26 @@ func (l *line) ahead(w *Waiter, most int) int {
 
 // Look lets those who are first in the line of a pool be woken by the next WakeFront.
 func (q *Queue) Look(p poolindex.Pool) {
-	h := q.of(p.Namespace)
-	defer h.mu.Unlock()
-	if l := h.lines[p]; l != nil {
-		if h.looked == nil {
-			h.looked = map[*line]struct{}{}
+	sh := q.lockShard(p.Namespace)
+	defer sh.mu.Unlock()
+	if l := sh.lines[p]; l != nil {
+		if sh.looked == nil {
+			sh.looked = map[*line]struct{}{}
 		}
-		h.looked[l] = struct{}{}
+		sh.looked[l] = struct{}{}
 	}
 }
 
 // WakeFront wakes the first n claims of each line that Look was called for since it was last
 // called. Other lines cost nothing.
 func (q *Queue) WakeFront(n int) {
-	for _, h := range q.halls {
-		h.mu.Lock()
-		for l := range h.looked {
+	for _, sh := range q.shards {
+		sh.mu.Lock()
+		for l := range sh.looked {
 			l.wakeFront(n)
 		}
-		clear(h.looked)
-		h.mu.Unlock()
+		clear(sh.looked)
+		sh.mu.Unlock()
 	}
 }
 

@@ -477,16 +477,16 @@ func TestPlaces(t *testing.T) {
 
 // line returns the line of a pool.
 func (b *bench) line(pool string) *line {
-	h := b.queue.of("ns")
-	defer h.mu.Unlock()
-	return h.lines[named(pool)]
+	sh := b.queue.lockShard("ns")
+	defer sh.mu.Unlock()
+	return sh.lines[named(pool)]
 }
 
 // looked returns how often a waiter was looked at in all.
 func (q *Queue) looked() int {
 	total := 0
-	for _, h := range q.halls {
-		total += h.looks
+	for _, sh := range q.shards {
+		total += sh.looks
 	}
 	return total
 }
@@ -559,7 +559,7 @@ func BenchmarkLine(b *testing.B) {
 
 // waitingIn is how many claims of a namespace wait.
 func waitingIn(q *Queue, namespace string) int {
-	h := q.of(namespace)
-	defer h.mu.Unlock()
-	return h.waiting[namespace].total()
+	sh := q.lockShard(namespace)
+	defer sh.mu.Unlock()
+	return sh.waiting[namespace].total()
 }

@@ -115,8 +115,8 @@ func (l *line) first(lane int) *Waiter {
 	return nil
 }
 
-// modest is the claim that needs the least at once; nil if there is none.
-func (l *line) modest() *Waiter {
+// smallest is the claim that needs the least at once; nil if there is none.
+func (l *line) smallest() *Waiter {
 	*l.looks++
 	w, _ := l.byNeed.Min()
 	return w
@@ -165,10 +165,10 @@ func (l *line) joinsAt() int {
 	return max(turn, l.round+1)
 }
 
-// comesBack lets the requester of a claim that was aside begin where those are who wait,
+// rejoin lets the requester of a claim that was aside begin where those are who wait,
 // if it had no other claim in the lanes: it had no turns for a while, and does not have
 // them all at once.
-func (l *line) comesBack(w *Waiter) {
+func (l *line) rejoin(w *Waiter) {
 	if s := l.seats[w.Requester]; s.first(parts) == nil && s.first(wholes) == nil {
 		s.turn = max(s.turn, l.joinsAt())
 	}
@@ -267,8 +267,8 @@ func (l *line) share(available int) int {
 	return max(1, available/requesters, next-mine.turn)
 }
 
-// gathers is for whom stock is gathered at a time; nil if for none.
-func (l *line) gathers(now time.Time) *Waiter {
+// gathering is for whom stock is gathered at a time; nil if for none.
+func (l *line) gathering(now time.Time) *Waiter {
 	if l.gatherer == nil || now.Sub(l.gatherer.gatherSince) > gatherWithin {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (l *line) gathers(now time.Time) *Waiter {
 // isResting reports whether nothing is to be gathered at a time, because it was for long.
 func (l *line) isResting(now time.Time) bool {
 	until := l.restUntil
-	if g := l.gatherer; g != nil && l.gathers(now) == nil {
+	if g := l.gatherer; g != nil && l.gathering(now) == nil {
 		until = g.gatherSince.Add(2 * gatherWithin)
 	}
 	return now.Before(until)

@@ -230,13 +230,13 @@ type standing struct {
 
 // look works out by the rules whose turn it is in each line, whatever the lines think.
 func (c *crowd) look() map[string]*standing {
-	h, now := c.queue.of("ns"), c.clock.Now()
-	defer h.mu.Unlock()
+	sh, now := c.queue.lockShard("ns"), c.clock.Now()
+	defer sh.mu.Unlock()
 	all := map[string]*standing{}
 	for _, pool := range crowdPools {
 		s := &standing{available: c.index.Available(named(pool)), turns: map[string]int{}, requesters: map[string]bool{}}
 		all[pool] = s
-		l := h.lines[named(pool)]
+		l := sh.lines[named(pool)]
 		if l == nil {
 			continue
 		}
@@ -271,7 +271,7 @@ func (c *crowd) look() map[string]*standing {
 
 // inLine returns who waits for a pool, in the order of their turns.
 func (c *crowd) inLine(pool string) []*Waiter {
-	l := c.queue.halls[slices.IndexFunc(c.queue.halls[:], func(h *hall) bool { return h.lines[named(pool)] != nil })].lines[named(pool)]
+	l := c.queue.shards[slices.IndexFunc(c.queue.shards[:], func(sh *shard) bool { return sh.lines[named(pool)] != nil })].lines[named(pool)]
 	var line []*Waiter
 	for _, w := range c.waiters {
 		if w.Need > 0 && slices.ContainsFunc(w.Sources, func(s Source) bool { return s.Pool.Name == pool }) {
@@ -338,16 +338,16 @@ func (c *crowd) firstOf(all map[string]*standing, pool string) (*Waiter, bool) {
 	case s.comesBefore(s.whole, s.part) && !s.rests:
 		return s.whole, false
 	}
-	var modest *Waiter
+	var smallest *Waiter
 	if len(s.turns) > 0 {
 		for _, w := range c.inLine(pool) {
-			if w.isWhole() && !w.aside && (modest == nil || cmp.Or(w.Need-modest.Need, w.compare(modest)) < 0) {
-				modest = w
+			if w.isWhole() && !w.aside && (smallest == nil || cmp.Or(w.Need-smallest.Need, w.compare(smallest)) < 0) {
+				smallest = w
 			}
 		}
 	}
-	if modest != nil && s.comesBefore(modest, s.part) && enough(all, modest) {
-		return modest, true
+	if smallest != nil && s.comesBefore(smallest, s.part) && enough(all, smallest) {
+		return smallest, true
 	}
 	return s.part, s.part != nil
 }
@@ -411,12 +411,12 @@ func (c *crowd) checkTold() error {
 		if s.available > 0 && s.first != nil && s.can && !c.told[s.first] {
 			return fmt.Errorf("it is the turn of %s in %s, who was not told", s.first.UID, pool)
 		}
-		h := c.queue.of("ns")
+		sh := c.queue.lockShard("ns")
 		members := 0
-		if l := h.lines[named(pool)]; l != nil {
+		if l := sh.lines[named(pool)]; l != nil {
 			members = len(l.members)
 		}
-		h.mu.Unlock()
+		sh.mu.Unlock()
 		want := 0
 		if members > 0 {
 			want = len(c.inLine(pool))

@@ -38,71 +38,71 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// halls is in how many parts the lines are, each with a lock of its own. A namespace is
+// shards is in how many parts the lines are, each with a lock of its own. A namespace is
 // in one of them.
-const halls = 64
+const shards = 64
 
 // Queue is the lines of all pools of an index. It is safe for concurrent use.
 type Queue struct {
-	index *poolindex.Index
-	seed  maphash.Seed
-	halls [halls]*hall
+	index  *poolindex.Index
+	seed   maphash.Seed
+	shards [shards]*shard
 }
 
 // New returns a queue before an index.
 func New(index *poolindex.Index, c clock.PassiveClock) *Queue {
 	q := &Queue{index: index, seed: maphash.MakeSeed()}
-	for i := range q.halls {
-		q.halls[i] = newHall(index, c)
+	for i := range q.shards {
+		q.shards[i] = newShard(index, c)
 	}
 	return q
 }
 
-// of returns the hall of a namespace, locked.
-func (q *Queue) of(namespace string) *hall {
-	h := q.halls[maphash.String(q.seed, namespace)%halls]
-	h.mu.Lock()
-	return h
+// lockShard returns the shard of a namespace, locked.
+func (q *Queue) lockShard(namespace string) *shard {
+	sh := q.shards[maphash.String(q.seed, namespace)%shards]
+	sh.mu.Lock()
+	return sh
 }
 
 // Wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
 // accordingly. It does not wake the waiter itself: who calls it takes what there is now,
 // or has just done so.
 func (q *Queue) Wait(w *Waiter, wants Wants) {
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	h.setWatched(w, false)
-	h.wait(w, wants, 0)
+	sh.setWatched(w, false)
+	sh.wait(w, wants, 0)
 }
 
 // Watch is Wait for a claim that another server works on: what it has more than before
 // it has got there. It may need less for other reasons.
 func (q *Queue) Watch(w *Waiter, wants Wants) {
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	h.setWatched(w, true)
-	h.wait(w, wants, wants.Has-w.Has)
+	sh.setWatched(w, true)
+	sh.wait(w, wants, wants.Has-w.Has)
 }
 
 // Served is Leave for a claim at its end, which another server may have brought it to
 // and which has that many sandboxes then.
 func (q *Queue) Served(w *Waiter, has int) {
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
-	h.wait(w, Wants{}, has-w.Has)
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
+	sh.wait(w, Wants{}, has-w.Has)
 }
 
 // Join is Wait for a claim that is about to be stored, if HasRoom for it. It reports
 // whether the claim waits now.
 func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
-	if w.Need == 0 && !h.waiting[w.Namespace].hasRoom(w.Requester, most) {
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
+	if w.Need == 0 && !sh.waiting[w.Namespace].hasRoom(w.Requester, most) {
 		return false
 	}
-	h.wait(w, wants, 0)
+	sh.wait(w, wants, 0)
 	return true
 }
 
@@ -112,24 +112,28 @@ func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 // requester more than there are, so that there is room for the next. One that has no
 // place gets one, until there are twice as many as most.
 func (q *Queue) HasRoom(namespace, requester string, most int) bool {
-	h := q.of(namespace)
-	defer h.mu.Unlock()
-	return h.waiting[namespace].hasRoom(requester, most)
+	sh := q.lockShard(namespace)
+	defer sh.mu.Unlock()
+	return sh.waiting[namespace].hasRoom(requester, most)
 }
 
 // Leave takes a waiter out of line.
 func (q *Queue) Leave(w *Waiter) {
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
-	h.wait(w, Wants{}, 0)
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
+	if w.Need == 0 { // it is in no line, as a claim that got all at once
+		w.Wants = Wants{}
+		return
+	}
+	sh.wait(w, Wants{}, 0)
 }
 
 // Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
 // at once. What it takes it no longer needs.
 func (q *Queue) Take(w *Waiter, n int) []poolindex.Candidate {
-	h := q.of(w.Namespace)
-	defer h.mu.Unlock()
-	return h.take(w, n)
+	sh := q.lockShard(w.Namespace)
+	defer sh.mu.Unlock()
+	return sh.take(w, n)
 }
 
 // TakeFree hands out up to n sandboxes for which no claim waits to a newcomer, or with
@@ -138,9 +142,9 @@ func (q *Queue) TakeFree(sources []Source, n int, atOnce bool) []poolindex.Candi
 	if len(sources) == 0 {
 		return nil
 	}
-	h := q.of(sources[0].Pool.Namespace)
-	defer h.mu.Unlock()
-	return h.from(h.unclaimed(sources), n, atOnce)
+	sh := q.lockShard(sources[0].Pool.Namespace)
+	defer sh.mu.Unlock()
+	return sh.takeOpen(sh.openToNewcomers(sources), n, atOnce)
 }
 
 // Peek returns what TakeFree would hand out, and takes nothing.
@@ -148,10 +152,10 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 	if len(sources) == 0 {
 		return nil
 	}
-	h := q.of(sources[0].Pool.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(sources[0].Pool.Namespace)
+	defer sh.mu.Unlock()
 	var peeked []poolindex.Candidate
-	free := inOrder(h.unclaimed(sources))
+	free := inOrder(sh.openToNewcomers(sources))
 	for _, s := range free {
 		peeked = append(peeked, q.index.PeekRegular(s.Pool, n-len(peeked))...)
 	}
@@ -166,10 +170,10 @@ func (q *Queue) Free(sources []Source) int {
 	if len(sources) == 0 {
 		return 0
 	}
-	h := q.of(sources[0].Pool.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(sources[0].Pool.Namespace)
+	defer sh.mu.Unlock()
 	total := 0
-	for _, s := range h.unclaimed(sources) {
+	for _, s := range sh.openToNewcomers(sources) {
 		total += s.available
 	}
 	return total
@@ -178,53 +182,53 @@ func (q *Queue) Free(sources []Source) int {
 // Release puts candidates back into the index, for the waiter or newcomer that is
 // next.
 func (q *Queue) Release(cs []poolindex.Candidate) {
-	q.answer(cs, func() { q.index.Release(cs) })
+	q.update(cs, func() { q.index.Release(cs) })
 }
 
 // Bound says that candidates were claimed at resourceVersion.
 func (q *Queue) Bound(cs []poolindex.Candidate, resourceVersion uint64) {
-	q.answer(cs, func() { q.index.Bound(cs, resourceVersion) })
+	q.update(cs, func() { q.index.Bound(cs, resourceVersion) })
 }
 
 // Discard says that candidates turned out to have moved.
 func (q *Queue) Discard(cs ...poolindex.Candidate) {
-	q.answer(cs, func() { q.index.Discard(cs...) })
+	q.update(cs, func() { q.index.Discard(cs...) })
 }
 
-// answer says what became of candidates, which are of one claim. What the feed has said
+// update changes what the index says of candidates, which are of one claim. What the feed has reported
 // of them in the meantime may make them available again.
-func (q *Queue) answer(cs []poolindex.Candidate, say func()) {
+func (q *Queue) update(cs []poolindex.Candidate, change func()) {
 	if len(cs) == 0 {
 		return
 	}
-	h := q.of(cs[0].Pool.Namespace)
-	defer h.mu.Unlock()
-	say()
+	sh := q.lockShard(cs[0].Pool.Namespace)
+	defer sh.mu.Unlock()
+	change()
 	for i, c := range cs {
 		if i == 0 || c.Pool != cs[i-1].Pool {
-			h.settle(nil, c.Pool)
+			sh.wakeNext(nil, c.Pool)
 		}
 	}
 }
 
 // Stocked implements poolindex.Listener.
 func (q *Queue) Stocked(p poolindex.Pool) {
-	h := q.of(p.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(p.Namespace)
+	defer sh.mu.Unlock()
 	if q.index.Available(p) == 1 {
-		h.stockedAgain(p)
+		sh.stockedAgain(p)
 	}
-	h.settle(nil, p)
+	sh.wakeNext(nil, p)
 }
 
 // Tick wakes who could have something, or may now because others let it pass. It is
 // to be called now and then, because time passes without an event. It looks at those
 // pools only that have something for which claims wait.
 func (q *Queue) Tick() {
-	for _, h := range q.halls {
-		h.mu.Lock()
-		h.tick()
-		h.mu.Unlock()
+	for _, sh := range q.shards {
+		sh.mu.Lock()
+		sh.tick()
+		sh.mu.Unlock()
 	}
 }
 
@@ -237,14 +241,14 @@ type Demand struct{ Claims, Sandboxes int }
 // number of lines, and does not depend on their length.
 func (q *Queue) Demands() map[poolindex.Pool]Demand {
 	demands := map[poolindex.Pool]Demand{}
-	for _, h := range q.halls {
-		h.mu.Lock()
-		for p, l := range h.lines {
+	for _, sh := range q.shards {
+		sh.mu.Lock()
+		for p, l := range sh.lines {
 			if l.demand.Claims > 0 {
 				demands[p] = l.demand
 			}
 		}
-		h.mu.Unlock()
+		sh.mu.Unlock()
 	}
 	return demands
 }
@@ -264,8 +268,8 @@ func (q *Queue) Before(sources []Source, n int) []types.UID {
 	if len(sources) == 0 {
 		return nil
 	}
-	h := q.of(sources[0].Pool.Namespace)
-	defer h.mu.Unlock()
+	sh := q.lockShard(sources[0].Pool.Namespace)
+	defer sh.mu.Unlock()
 	var uids []types.UID
 	add := func(w *Waiter) bool {
 		if len(uids) < n && !slices.Contains(uids, w.UID) {
@@ -274,11 +278,11 @@ func (q *Queue) Before(sources []Source, n int) []types.UID {
 		return len(uids) < n
 	}
 	for _, s := range sources {
-		if q.index.Available(s.Pool) == 0 || !h.isKept(s.Pool) {
+		if q.index.Available(s.Pool) == 0 || !sh.isKept(s.Pool) {
 			continue
 		}
-		l := h.lines[s.Pool]
-		if first, _ := h.first(l, h.clock.Now()); first != nil {
+		l := sh.lines[s.Pool]
+		if first, _ := sh.first(l, sh.clock.Now()); first != nil {
 			add(first)
 		}
 		for lane, seats := range l.lanes {

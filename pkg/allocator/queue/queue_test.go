@@ -112,9 +112,9 @@ func (b *bench) expectWoken(what string, w *Waiter, want bool) {
 
 func (b *bench) expectNoLines() {
 	b.Helper()
-	for _, h := range b.queue.halls {
-		if len(h.lines)+len(h.waiting)+len(h.stocked) > 0 {
-			b.Errorf("lines are left: %v, %v, %v", h.lines, h.waiting, h.stocked)
+	for _, sh := range b.queue.shards {
+		if len(sh.lines)+len(sh.waiting)+len(sh.stocked) > 0 {
+			b.Errorf("lines are left: %v, %v, %v", sh.lines, sh.waiting, sh.stocked)
 		}
 	}
 }

@@ -58,7 +58,7 @@ type Waiter struct {
 	Place
 	wake func()
 
-	// Guarded by the lock of its hall from here on. A waiter is in lines while it needs
+	// Guarded by the lock of its shard from here on. A waiter is in lines while it needs
 	// something.
 	Wants
 	// couldSince is since when it could have had something, and gatherSince since when

@@ -1,0 +1,165 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// shard has the lines of some namespaces. Its methods are called with its lock held. Here is who stands
+// where; take.go has what is handed out, and turns.go whose turn it is.
+type shard struct {
+	index *poolindex.Index
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	lines map[poolindex.Pool]*line
+	// waiting are the places of the claims that wait, by namespace.
+	waiting map[string]*places
+	// stocked are the lines of pools that have something. In them the passing of time
+	// may change who is next.
+	stocked map[*line]struct{}
+	// looked are the lines whose front WakeFront wakes.
+	looked map[*line]struct{}
+	// looks counts how often a waiter was looked at.
+	looks int
+}
+
+func newShard(index *poolindex.Index, c clock.PassiveClock) *shard {
+	return &shard{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]*places{}, stocked: map[*line]struct{}{}}
+}
+
+// wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
+// accordingly. served is how much it has got elsewhere, if that is more than 0.
+func (sh *shard) wait(w *Waiter, wants Wants, served int) {
+	before, after := w.pools(&w.Wants), w.pools(&wants)
+	sh.addDemand(w, before, -1)
+	if served > 0 {
+		sh.charge(w, served)
+	}
+	less, stays := wants.Need < w.Need, slices.Equal(before, after)
+	if less || !stays { // another server may have taken for it
+		w.couldSince = time.Time{}
+		sh.readmit(w)
+	}
+	if less || len(before) == 0 {
+		sh.endGathering(w, false) // and not by changing lines
+	}
+	sh.count(w, min(1, len(after))-min(1, len(before)))
+	switch {
+	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
+		sh.move(w, before, nil, wants)
+		w.Since = toSecond(sh.clock.Now())
+		sh.move(w, nil, after, wants)
+	case stays && w.hasSamePlace(&wants):
+		w.Wants = wants
+	default:
+		sh.move(w, before, after, wants)
+	}
+	sh.addDemand(w, after, 1)
+	sh.wakeNext(w, append(before, after...)...)
+}
+
+// addDemand adds the need of a waiter to the demand of the lines of these pools, or subtracts
+// it if sign is -1. A waiter whose claim another server works on is not counted.
+func (sh *shard) addDemand(w *Waiter, pools []poolindex.Pool, sign int) {
+	if w.watched {
+		return
+	}
+	for _, p := range pools {
+		d := &sh.lines[p].demand
+		d.Claims += sign
+		d.Sandboxes += sign * w.Need
+	}
+}
+
+// setWatched sets whether another server works on the claim of a waiter.
+func (sh *shard) setWatched(w *Waiter, watched bool) {
+	if w.watched != watched {
+		pools := w.pools(&w.Wants)
+		sh.addDemand(w, pools, -1)
+		w.watched = watched
+		sh.addDemand(w, pools, 1)
+	}
+}
+
+// count adds to how many claims like a waiter's wait.
+func (sh *shard) count(w *Waiter, n int) {
+	p := sh.waiting[w.Namespace]
+	if p == nil {
+		p = &places{of: map[string]int{}}
+		sh.waiting[w.Namespace] = p
+	}
+	p.all += n
+	if p.of[w.Requester] += n; p.of[w.Requester] == 0 {
+		delete(p.of, w.Requester)
+	}
+	if p.all == 0 {
+		delete(sh.waiting, w.Namespace)
+	}
+}
+
+// places are how many claims of a namespace wait; nil is none.
+type places struct {
+	all int
+	of  map[string]int // by requester
+}
+
+func (p *places) total() int {
+	if p == nil {
+		return 0
+	}
+	return p.all
+}
+
+// hasRoom is Queue.HasRoom.
+func (p *places) hasRoom(requester string, most int) bool {
+	if p.total() < most/2 || p == nil {
+		return true
+	}
+	has := p.of[requester]
+	if p.all < most {
+		return has < max(1, most/(len(p.of)+1))
+	}
+	return has == 0 && p.all/2 < most
+}
+
+// move lets a waiter that stands in the lines of some pools stand in those of others.
+// Where it stays it keeps the turn of its requester.
+func (sh *shard) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
+	stands := make(map[poolindex.Pool]bool, len(after))
+	for _, p := range after {
+		stands[p] = true
+	}
+	stood := make(map[poolindex.Pool]bool, len(before))
+	for _, p := range before {
+		if l := sh.lines[p]; stands[p] {
+			stood[p] = true
+			l.displace(w)
+		} else if l.exit(w); len(l.members) == 0 {
+			delete(sh.lines, p)
+			delete(sh.stocked, l)
+			delete(sh.looked, l)
+		}
+	}
+	w.Wants = wants
+	for _, p := range after {
+		l := sh.lines[p]
+		if l == nil {
+			l = newLine(p, &sh.looks)
+			sh.lines[p] = l
+		}
+		if stood[p] {
+			l.place(w)
+		} else {
+			l.enter(w)
+		}
+	}
+}

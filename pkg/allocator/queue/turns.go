@@ -1,0 +1,231 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+const (
+	// takeWithin is how long a waiter that could be served keeps its place before
+	// others. The server that works on its claim may be gone, or in trouble.
+	takeWithin = 2 * time.Second
+	// gatherWithin is how long a waiter that needs all at once keeps from others what
+	// is not enough for it. It may never be. For as long afterwards nothing is kept in
+	// this way in the same lines.
+	gatherWithin = 30 * time.Second
+)
+
+// first returns the claim in a line whose turn it is, and for whom the stock of the pool
+// is kept from others; nil if there is none. It also reports whether that claim could take now.
+//
+// An all-or-nothing claim that there is not enough for keeps what there is only while
+// it gathers. Otherwise others are served before it, also such as need less at once.
+func (sh *shard) first(l *line, now time.Time) (*Waiter, bool) {
+	if g := l.gathering(now); g != nil {
+		return g, sh.isEnough(g, now)
+	}
+	part, whole := l.first(parts), l.first(wholes)
+	if whole != nil && l.isBefore(whole, part) {
+		if sh.isEnough(whole, now) {
+			return whole, true
+		}
+		if !l.isResting(now) {
+			return whole, false
+		}
+	}
+	if smallest := l.smallest(); smallest != nil && smallest != whole && l.isBefore(smallest, part) && sh.isEnough(smallest, now) {
+		return smallest, true
+	}
+	return part, part != nil
+}
+
+// isEnough reports whether there is enough for an all-or-nothing claim in the pools in
+// whose lines no claim is ahead of it.
+func (sh *shard) isEnough(w *Waiter, now time.Time) bool {
+	total := 0
+	for _, s := range w.Sources {
+		sh.looks++
+		if available := sh.index.Available(s.Pool); available > 0 && sh.isAhead(w, sh.lines[s.Pool], now) {
+			total += available
+		}
+	}
+	return total >= w.Need
+}
+
+// isAhead reports whether no claim in a line keeps the stock from an all-or-nothing claim.
+func (sh *shard) isAhead(w *Waiter, l *line, now time.Time) bool {
+	if g := l.gathering(now); g != nil {
+		return g == w
+	}
+	whole := l.first(wholes)
+	return l.isBefore(w, l.first(parts)) && (w == whole || l.isResting(now) || l.isBefore(w, whole))
+}
+
+// wakeNext finds out whose turn it is in the lines of pools, and wakes them, but not the
+// caller.
+func (sh *shard) wakeNext(caller *Waiter, pools ...poolindex.Pool) {
+	now := sh.clock.Now()
+	for i := 0; i < len(pools); i++ { // which grow
+		if l := sh.lines[pools[i]]; l != nil {
+			pools = append(pools, sh.wakeNextIn(l, caller, now)...)
+		}
+	}
+}
+
+// wakeNextIn does so for one line, and returns the lines in which it may be the turn of
+// others by that.
+func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.Pool {
+	if sh.index.Available(l.pool) == 0 {
+		delete(sh.stocked, l)
+		if w := l.offered; w != nil && !sh.canHave(w) {
+			w.couldSince = time.Time{}
+		}
+		return nil
+	}
+	sh.stocked[l] = struct{}{}
+	if g := l.gatherer; g != nil && l.gathering(now) == nil {
+		sh.endGathering(g, true)
+		return g.pools(&g.Wants)
+	}
+	w, can := sh.first(l, now)
+	if l.offered != nil && l.offered != w {
+		l.offered.couldSince = time.Time{} // it has to wait, and is not late
+	}
+	if l.offered = w; w == nil {
+		return nil
+	}
+	var others []poolindex.Pool
+	if !can && l.gatherer != w {
+		others = w.pools(&w.Wants)
+		sh.gather(w, now)
+		can = sh.isEnough(w, now)
+	}
+	switch {
+	case !can:
+		w.couldSince = time.Time{}
+		return others
+	case w.couldSince.IsZero():
+		w.couldSince = now
+	case now.Sub(w.couldSince) > takeWithin:
+		sh.setAside(w)
+		return w.pools(&w.Wants)
+	}
+	if w != caller {
+		w.wake()
+	}
+	return others
+}
+
+// canHave reports whether there is anything in the pools of a waiter.
+func (sh *shard) canHave(w *Waiter) bool {
+	return slices.ContainsFunc(w.Sources, func(s Source) bool { return sh.index.Available(s.Pool) > 0 })
+}
+
+// gather keeps what there is for an all-or-nothing claim in all its lines in which that
+// can be. It comes before another that is first there and came later, so that no two
+// keep from each other what either needs.
+func (sh *shard) gather(w *Waiter, now time.Time) {
+	if w.gatherSince.IsZero() {
+		w.gatherSince = now
+	}
+	for _, s := range w.Sources {
+		l := sh.lines[s.Pool]
+		if l.gathering(now) != nil || l.isResting(now) || !l.isBefore(w, l.first(parts)) {
+			continue
+		}
+		if first := l.first(wholes); first != w && !l.isBefore(w, first) && first.compare(w) < 0 {
+			continue
+		}
+		if g := l.gatherer; g != nil {
+			sh.endGathering(g, true)
+		}
+		l.gatherer = w
+	}
+}
+
+// endGathering ends the gathering of a claim. If that was in vain, its requester has
+// had a turn, and the lines rest, so that others are served.
+func (sh *shard) endGathering(w *Waiter, vain bool) {
+	if w.gatherSince.IsZero() {
+		return
+	}
+	for _, p := range w.pools(&w.Wants) {
+		if l := sh.lines[p]; l.gatherer == w {
+			l.gatherer = nil
+			if vain {
+				l.restUntil = w.gatherSince.Add(2 * gatherWithin)
+				l.charge(w, 1)
+			}
+		}
+	}
+	w.gatherSince = time.Time{}
+}
+
+// setAside takes from a waiter what keeps others waiting, until it shows that it is
+// served.
+func (sh *shard) setAside(w *Waiter) {
+	sh.endGathering(w, false)
+	for _, p := range w.pools(&w.Wants) {
+		sh.lines[p].displace(w)
+	}
+	w.aside = true
+	for _, p := range w.pools(&w.Wants) {
+		sh.lines[p].place(w)
+	}
+}
+
+// readmit undoes setAside.
+func (sh *shard) readmit(w *Waiter) {
+	if !w.aside {
+		return
+	}
+	w.aside, w.couldSince = false, time.Time{}
+	for _, p := range w.pools(&w.Wants) {
+		sh.lines[p].rejoin(w)
+		sh.lines[p].place(w)
+	}
+}
+
+// charge notes that a waiter got n sandboxes, wherever from.
+func (sh *shard) charge(w *Waiter, n int) {
+	for _, p := range w.pools(&w.Wants) {
+		sh.lines[p].charge(w, n)
+	}
+}
+
+// stockedAgain: there was nothing in a pool that a claim could have had. If all who wait
+// for it are aside, the oldest has its turn again: were it all of them, and their servers
+// gone, what comes would lie idle for the time of each.
+func (sh *shard) stockedAgain(p poolindex.Pool) {
+	l := sh.lines[p]
+	if l == nil {
+		return
+	}
+	if l.offered != nil {
+		l.offered.couldSince = time.Time{}
+	}
+	if l.first(parts) != nil || l.first(wholes) != nil {
+		return
+	}
+	if oldest, ok := l.aside.Min(); ok {
+		sh.readmit(oldest)
+	}
+}
+
+// tick lets the passing of time have its effect.
+func (sh *shard) tick() {
+	for l := range sh.stocked {
+		sh.wakeNext(nil, l.pool)
+		if sh.index.Available(l.pool) > 0 && !sh.isKept(l.pool) {
+			l.aside.Ascend(func(w *Waiter) bool {
+				w.wake()
+				return true
+			})
+		}
+	}
+}
