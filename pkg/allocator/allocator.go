@@ -40,14 +40,6 @@ type Options struct {
 	// MaxWaitingCreates is how many create calls wait at a time. Others are answered
 	// Claiming at once, and their claims wait without them. 0 is no limit.
 	MaxWaitingCreates int
-	// RetryAfter is in the error of a claim that fails for shortage, or because too many
-	// wait; 1 s if 0.
-	RetryAfter time.Duration
-	// CommitTimeout bounds one transaction; 10 s if 0.
-	CommitTimeout time.Duration
-	// ResolveTimeout bounds finding out what became of a transaction that was not
-	// answered; 15 s if 0.
-	ResolveTimeout time.Duration
 	// MaxFresh is how many sandboxes one claim may hold at a time that were made for it,
 	// where neither set nor template says.
 	MaxFresh int
@@ -103,9 +95,6 @@ func New(o Options) *Allocator {
 	}
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, math.MaxInt)
 	o.MaxWaitingCreates = cmp.Or(o.MaxWaitingCreates, math.MaxInt)
-	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
-	o.CommitTimeout = cmp.Or(o.CommitTimeout, 10*time.Second)
-	o.ResolveTimeout = cmp.Or(o.ResolveTimeout, 15*time.Second)
 	if len(o.LabelDomains) == 0 {
 		o.LabelDomains = []string{validation.DefaultLabelDomain}
 	}
@@ -114,17 +103,14 @@ func New(o Options) *Allocator {
 	store := observedStore{o.Store, o.Clock}
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
-	a.stock = candidates.NewStock(store, index, lines, o.Clock, o.ResolveTimeout)
+	a.stock = candidates.NewStock(store, index, lines, o.Clock)
 	a.stock.SetChanged = func(change candidates.SetChange) { a.feeds.setChanged(change) }
 	a.stock.Confirm = func(ctx context.Context, sources []queue.Source) error { return a.finisher.confirm(ctx, sources) }
 	templates := candidates.NewTemplates(candidates.Options{
 		MaxFresh: o.MaxFresh, MaxFreshBytes: o.MaxFreshBytes, PodMetadata: o.PodMetadata, LabelDomains: o.LabelDomains,
 	}, candidates.NewLateLookup(store, o.Clock, a.reconciler.Background))
 	a.planner = &planner{store: store, templates: templates, stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal}
-	a.committer = &committer{
-		store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: newThrottles(),
-		commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
-	}
+	a.committer = &committer{store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: newThrottles()}
 	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.writer)
 	a.rebinder = newRebinder(a.reconciler, a.committer)

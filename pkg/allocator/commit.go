@@ -36,6 +36,19 @@ var errNotWritten = fmt.Errorf("%w: the transaction was not written", errReplan)
 // The caller reads both again and requeues the claim.
 var errConflict = fmt.Errorf("%w: the claim or a sandbox of it has changed", reconciler.ErrRequeue)
 
+const (
+	// commitTimeout bounds one transaction.
+	commitTimeout = 10 * time.Second
+	// resolveTimeout bounds finding out what became of a transaction that was not answered.
+	resolveTimeout = 15 * time.Second
+)
+
+// detached returns a context for a transaction. Once that is on its way it is seen through, so that a
+// caller who leaves cannot make its outcome unknown.
+func detached(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+}
+
 // committer writes plans as transactions.
 type committer struct {
 	store Store
@@ -45,82 +58,108 @@ type committer struct {
 	lag   *metrics.Lag
 	// throttles delays claims that the write limits reject.
 	throttles *throttles
-	// commitTimeout bounds one transaction, resolveTimeout finding out what became of
-	// one that was not answered.
-	commitTimeout, resolveTimeout time.Duration
 }
 
-// write writes a plan, which was made from the reservation, and returns the claim as
-// stored. A plan for a claim that is new is created, and when etcd does not answer, it
-// is found out what became of it.
+// create writes the first plan of a claim, which was made from the reservation, and returns the claim
+// as stored. If etcd does not answer, it finds out what became of the transaction.
 //
-// Errors: errReplan, errNotWritten, errConflict, ErrClaimExists, ErrTooLarge, *ThrottledError, nothing written;
-// etcdtxn.ErrNoSpace, nothing written if isNew is true; ErrUnknownOutcome or
-// etcdtxn.ErrUnknownOutcome; and those of the store.
-func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
-	txn, err := c.encode(ctx, isNew, p, r)
-	if err != nil {
+// Errors: errReplan, errNotWritten, ErrClaimExists, ErrTooLarge, *ThrottledError, etcdtxn.ErrNoSpace,
+// nothing written in all these cases; ErrUnknownOutcome; and those of the store.
+func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
+	txn := c.store.Begin()
+	defer txn.Release()
+	if err := txn.CreateClaim(ctx, p.Claim); err != nil {
 		return nil, err
 	}
-	defer txn.Release()
-	txn.ChargeUser(p.Claimer)
-	if isNew || p.AddsSandboxes() {
-		txn.AllowThrottling()
+	if err := addSandboxes(ctx, txn, p, r); err != nil {
+		return nil, err
 	}
-	// Once it is on its way it is seen through, so that a caller who leaves cannot make
-	// its outcome unknown.
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.commitTimeout)
+	txn.ChargeUser(p.Claimer)
+	txn.AllowThrottling()
+	within, cancel := detached(ctx, commitTimeout)
 	defer cancel()
-	if isNew && len(p.Bound) == 0 {
+	if len(p.Bound) == 0 {
 		if err := txn.Guard(within, string(p.Claim.UID)+"/"+string(uuid.NewUUID()), c.clock.Now()); err != nil {
 			return nil, err
 		}
 	}
-	err = txn.Commit(within)
-	var conflict *etcdtxn.ConflictError
-	switch {
-	case err == nil:
-		c.recordWrite(isNew, p, r, version(p.Claim))
-		return p.Claim, nil
-	case errors.As(err, &conflict):
-		return nil, c.handleConflict(isNew, p, r, conflict.Moved)
-	case errors.Is(err, etcdtxn.ErrTooLarge):
-		// etcd is set to take less than its default.
-		all, _ := p.Sandboxes()
-		return nil, limitRoom(p, r, len(all)/2)
-	case isNew && errors.Is(err, etcdtxn.ErrUnknownOutcome):
+	err := txn.Commit(within)
+	if errors.Is(err, etcdtxn.ErrUnknownOutcome) {
 		return c.resolve(ctx, txn, p, r, err)
 	}
-	return nil, err
-}
-
-// encode puts a plan into a transaction, or finds that it is too large.
-func (c *committer) encode(ctx context.Context, isNew bool, p *plan.Plan, r *reservation) (Txn, error) {
-	txn := c.store.Begin()
-	var err error
-	if isNew {
-		err = txn.CreateClaim(ctx, p.Claim)
-	} else {
-		err = txn.UpdateClaim(ctx, p.Claim, int64(version(p.Claim)))
-	}
-	if err != nil {
+	switch err := c.observe(p, r, err); {
+	case errors.Is(err, errConflict): // it holds nothing that could have changed
+		return nil, ErrClaimExists
+	case err != nil:
 		return nil, err
 	}
+	return p.Claim, nil
+}
+
+// update writes a plan of a stored claim, which was made from the reservation, and returns the claim as
+// stored.
+//
+// Errors: errReplan, errConflict, ErrTooLarge, *ThrottledError, nothing written;
+// etcdtxn.ErrUnknownOutcome; and those of the store.
+func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
+	txn := c.store.Begin()
+	defer txn.Release()
+	if err := txn.UpdateClaim(ctx, p.Claim, int64(version(p.Claim))); err != nil {
+		return nil, err
+	}
+	if err := addSandboxes(ctx, txn, p, r); err != nil {
+		return nil, err
+	}
+	txn.ChargeUser(p.Claimer)
+	if p.AddsSandboxes() {
+		txn.AllowThrottling()
+	}
+	within, cancel := detached(ctx, commitTimeout)
+	defer cancel()
+	if err := c.observe(p, r, txn.Commit(within)); err != nil {
+		return nil, err
+	}
+	if p.Ends() {
+		metrics.ObserveEnd(p.Claim, p.Took())
+	}
+	return p.Claim, nil
+}
+
+// addSandboxes adds the sandboxes of a plan to its transaction, or finds that it is too large.
+func addSandboxes(ctx context.Context, txn Txn, p *plan.Plan, r *reservation) error {
 	all, existing := p.Sandboxes()
 	for i, sb := range all {
+		var err error
 		if i < existing {
 			err = txn.UpdateSandbox(ctx, sb, int64(version(sb)))
 		} else {
 			err = txn.CreateSandbox(ctx, sb)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if txn.Bytes() > etcdtxn.MaxBytes {
-			return nil, limitRoom(p, r, i)
+			return limitRoom(p, r, i)
 		}
 	}
-	return txn, nil
+	return nil
+}
+
+// observe records in the reservation how the transaction of a plan ended, and returns what that means
+// for the claim.
+func (c *committer) observe(p *plan.Plan, r *reservation, err error) error {
+	conflict, isConflict := errors.AsType[*etcdtxn.ConflictError](err)
+	switch {
+	case err == nil:
+		c.recordWrite(p, r, version(p.Claim))
+	case isConflict:
+		return c.handleConflict(p, r, conflict.Moved)
+	case errors.Is(err, etcdtxn.ErrTooLarge):
+		// etcd is set to take less than its default.
+		all, _ := p.Sandboxes()
+		return limitRoom(p, r, len(all)/2)
+	}
+	return err
 }
 
 // updateClaim writes a claim alone, as it is to be after the state of its resourceVersion. It returns
@@ -131,7 +170,7 @@ func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClai
 	if err := txn.UpdateClaim(ctx, claim, int64(version(claim))); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.commitTimeout)
+	within, cancel := detached(ctx, commitTimeout)
 	defer cancel()
 	err := txn.Commit(within)
 	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
@@ -151,7 +190,7 @@ func limitRoom(p *plan.Plan, r *reservation, n int) error {
 }
 
 // recordWrite removes from the reservation what was written, and counts it.
-func (c *committer) recordWrite(isNew bool, p *plan.Plan, r *reservation, at uint64) {
+func (c *committer) recordWrite(p *plan.Plan, r *reservation, at uint64) {
 	bound := r.taken[:len(p.Bound)]
 	from := make([]poolindex.Candidate, 0, len(bound))
 	for _, taken := range bound {
@@ -164,24 +203,23 @@ func (c *committer) recordWrite(isNew bool, p *plan.Plan, r *reservation, at uin
 	if len(p.Released) > 0 {
 		r.makeBackoff.start(c.clock.Now()) // what was released has failed
 	}
-	metrics.ObserveWritten(isNew, p, c.sets, c.clock.Now())
+	metrics.ObserveWritten(p, c.sets, c.clock.Now())
 	if p.Binds() {
 		c.lag.Expect(at)
 	}
 }
 
 // handleConflict removes from the reservation what has changed in the store since it was planned. It returns
-// errReplan if another plan may fit, and errConflict if the claim or what it holds has changed.
-func (c *committer) handleConflict(isNew bool, p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
+// errReplan if another plan may fit, and errConflict if the claim or what it holds has changed. The
+// objects of the transaction are the claim and then those of plan.Sandboxes.
+func (c *committer) handleConflict(p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
 	again := errReplan
 	var lost []int
 	var names []string
 	for _, m := range moved {
-		switch i := m.Index - 1; { // the claim comes first
-		case i < 0 && isNew:
-			return ErrClaimExists
-		case i < held:
+		switch i := m.Index - 1; {
+		case i < held: // or the claim
 			again = errConflict
 		case i < held+len(p.Bound):
 			lost = append(lost, i-held)
@@ -208,7 +246,7 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, r *reser
 	ctx, span := tracing.Start(ctx, "Resolve unknown outcome")
 	defer span.End(slow)
 	defer func() { metrics.ObserveResolved(err, errors.Is(err, ErrUnknownOutcome)) }()
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.resolveTimeout)
+	within, cancel := detached(ctx, resolveTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}
 	for {
@@ -242,7 +280,7 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, r *re
 	case ours:
 		// The claim may have been changed since. Its resourceVersion is then newer than that of
 		// its sandboxes, and the watch of sandboxes may never reach it.
-		c.recordWrite(true, p, r, created)
+		c.recordWrite(p, r, created)
 		return stored, nil
 	case unsettled:
 		// It may still be written.

@@ -74,7 +74,7 @@ func TestUnknownOutcome(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				stored, err = d.committer.write(t.Context(), true, p, first.reservation)
+				stored, err = d.committer.create(t.Context(), p, first.reservation)
 			}()
 			d.stepUntil(time.Minute, func() bool {
 				select {
@@ -103,7 +103,7 @@ func TestUnknownOutcome(t *testing.T) {
 				settle: func() (bool, error) { return false, nil },
 			}
 		}
-		if _, err := d.committer.write(t.Context(), true, p, first.reservation); !errors.Is(err, errReplan) || !guarded {
+		if _, err := d.committer.create(t.Context(), p, first.reservation); !errors.Is(err, errReplan) || !guarded {
 			t.Errorf("%v, guarded %t", err, guarded)
 		}
 	})
@@ -134,7 +134,7 @@ func TestCommitWithoutAnswerKeepsRevision(t *testing.T) {
 			settle: func() (bool, error) { return true, nil },
 		}
 	}
-	if _, err := d.committer.write(t.Context(), true, p, first.reservation); err != nil {
+	if _, err := d.committer.create(t.Context(), p, first.reservation); err != nil {
 		t.Fatal(err)
 	}
 	d.clock.Step(time.Hour)

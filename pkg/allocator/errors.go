@@ -4,19 +4,16 @@
 package allocator
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
+
+// retryAfter is when it may be worth asking again after a ShortageError or a TooManyWaitingError.
+const retryAfter = time.Second
 
 var (
 	// ErrClaimExists means that the claim's name is taken. Nothing was written.
@@ -116,35 +113,14 @@ func (e *MismatchError) Error() string {
 		"name a pool of that template, or leave one of the two out", e.Template)
 }
 
-func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
-	var shortage *ShortageError
-	var tooMany *TooManyWaitingError
-	var refusal apierrors.APIStatus
-	var refused *RefusedError
-	var mismatch *MismatchError
-	switch {
-	case err == nil && claims.Unfinished(claim):
-		return metrics.OutcomeWaiting
-	case err == nil:
-		return metrics.OutcomeOfEnd(claim)
-	case errors.Is(err, ErrClaimExists):
-		return metrics.OutcomeExists
-	case errors.As(err, &shortage):
-		return metrics.OutcomeShortage
-	case errors.Is(err, ErrSetNotFound):
-		return metrics.OutcomeSetNotFound
-	case errors.As(err, &tooMany):
-		return metrics.OutcomeTooMany
-	case errors.As(err, &refused), errors.As(err, &mismatch):
-		return metrics.OutcomeRefused
-	case errors.Is(err, ErrTooLarge):
-		return metrics.OutcomeTooLarge
-	case errors.Is(err, ErrUnknownOutcome):
-		return metrics.OutcomeUnknown
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return metrics.OutcomeCanceled
-	case errors.As(err, &refusal) && refusal.Status().Code < http.StatusInternalServerError:
-		return metrics.OutcomeRefused
-	}
-	return metrics.OutcomeError
+// isRefusal reports whether an error says why a claim was not stored, although its name may be taken.
+func isRefusal(err error) bool {
+	return is[*ShortageError](err) || is[*TooManyWaitingError](err) || is[*RefusedError](err) || is[*MismatchError](err) ||
+		is[*ThrottledError](err) || errors.Is(err, ErrSetNotFound)
+}
+
+// is reports whether an error is a T or wraps one.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }

@@ -213,7 +213,7 @@ func (f *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 
 // write writes a plan, and returns after what time the claim is due again.
 func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
-	written, err := f.committer.write(ctx, false, p, &u.work.reservation)
+	written, err := f.committer.update(ctx, p, &u.work.reservation)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.reservation.refused != nil && u.work.reservation.refused.Reason == v1alpha1.ReasonTooLarge {
 			return f.releaseStarting(ctx, u, seen, err)
@@ -347,7 +347,7 @@ func (f *finisher) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox
 				break
 			}
 		}
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.committer.commitTimeout)
+		within, cancel := detached(ctx, commitTimeout)
 		err := txn.Commit(within)
 		cancel()
 		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {

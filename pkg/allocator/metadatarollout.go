@@ -148,7 +148,7 @@ func (w *metadataWriter) step(ctx context.Context, r *metadataRollout, claim *v1
 		defer w.committer.throttles.done(key, claim.UID)
 		// It counts for no user: any user with the right to change the claim may have caused it.
 		txn.AllowThrottling()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.committer.commitTimeout)
+		within, cancel := detached(ctx, commitTimeout)
 		defer cancel()
 		if err := w.commit(within, txn, r, batch); err != nil {
 			if retryAfter := throttledFor(err); retryAfter > 0 {

@@ -92,7 +92,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 	case enough:
 		return nil
 	case claim.Spec.OnShortage != v1alpha1.ShortageFail:
-		return a.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting})
+		return a.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting, RetryAfter: retryAfter})
 	default:
 		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, broken))
 	}

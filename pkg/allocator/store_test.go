@@ -94,7 +94,7 @@ func BenchmarkObserve(b *testing.B) {
 			txn := a.committer.store.Begin()
 			_ = txn.CreateClaim(ctx, claim)
 			_ = txn.Commit(ctx)
-			metrics.ObserveWritten(true, &plan.Plan{Claim: claim}, &a.stock.Sets, a.options.Clock.Now())
+			metrics.ObserveWritten(&plan.Plan{Claim: claim}, &a.stock.Sets, a.options.Clock.Now())
 			answered(claim, nil)
 		}
 	})
@@ -108,7 +108,7 @@ func TestRefusedIsNotCounted(t *testing.T) {
 	refused := d.newAttempt(func(c *v1alpha1.SandboxClaim) { ofWarmPool("a")(c); asksEnv(c) })
 	p := d.planned(refused)
 	n, _ := gathered(t, "agent_sandbox_claim_creation_total", "", "")
-	metrics.ObserveWritten(true, p, &d.stock.Sets, birth)
+	metrics.ObserveWritten(p, &d.stock.Sets, birth)
 	if got, _ := gathered(t, "agent_sandbox_claim_creation_total", "", ""); got != n || refused.state.Refused == nil || p.BecomesReady() {
 		t.Errorf("a claim that is refused (%v) makes %d series of %d", refused.state.Refused, got, n)
 	}

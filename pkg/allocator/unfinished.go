@@ -228,6 +228,18 @@ func (u *unfinished) recordWrite(seen view, claim *v1alpha1.SandboxClaim, sandbo
 	}
 }
 
+// recordCreate takes in that this server has created the claim, after a plan, and how it is stored.
+func (u *unfinished) recordCreate(stored *v1alpha1.SandboxClaim, s *plan.State, p *plan.Plan, now time.Time) {
+	if stored == p.Claim {
+		all, _ := p.Sandboxes()
+		u.recordWrite(view{}, stored, all)
+	} else {
+		u.setClaim(stored) // found out by reading: what it holds has to be read, too
+	}
+	u.recordPlan(s, p)
+	u.work.recordWrite(p, now)
+}
+
 // view is what a claim is planned from.
 type view struct {
 	claim             *v1alpha1.SandboxClaim

@@ -52,7 +52,7 @@ func (s *shelf) PodTemplate(context.Context, string, string) (*corev1.PodTemplat
 // newStock returns a Stock that knows sets, and has no sandboxes.
 func newStock(sets ...*v1alpha1.SandboxSet) *Stock {
 	index := poolindex.New()
-	s := NewStock(nil, index, queue.New(index, clock.RealClock{}), clock.RealClock{}, time.Second)
+	s := NewStock(nil, index, queue.New(index, clock.RealClock{}), clock.RealClock{})
 	s.Sets.Replace(sets, 9)
 	return s
 }

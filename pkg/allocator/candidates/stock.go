@@ -36,16 +36,15 @@ type Stock struct {
 	Confirm func(context.Context, []queue.Source) error
 
 	reads *sharedReads
-	// timeout bounds a read that several claims wait for.
-	timeout time.Duration
 }
 
-// NewStock returns a Stock of an index that is taken from through a queue. timeout bounds a read that
-// several claims wait for. The caller sets SetChanged and Confirm.
-func NewStock(store Store, index *poolindex.Index, q *queue.Queue, c clock.PassiveClock, timeout time.Duration) *Stock {
-	return &Stock{
-		Store: store, Index: index, Queue: q, Feed: poolindex.NewFeed(index, q, c.Now), reads: newSharedReads(), timeout: timeout,
-	}
+// readTimeout bounds a read that several claims wait for.
+const readTimeout = 15 * time.Second
+
+// NewStock returns a Stock of an index that is taken from through a queue. The caller sets SetChanged
+// and Confirm.
+func NewStock(store Store, index *poolindex.Index, q *queue.Queue, c clock.PassiveClock) *Stock {
+	return &Stock{Store: store, Index: index, Queue: q, Feed: poolindex.NewFeed(index, q, c.Now), reads: newSharedReads()}
 }
 
 // Eligible finds out where a claim's sandboxes can come from. It reads nothing as long
@@ -136,7 +135,7 @@ func (s *Stock) readSet(ctx context.Context, namespace, name string) error {
 // ReadSets makes the cache at least as new as the store was when it was called, for
 // one namespace.
 func (s *Stock) ReadSets(ctx context.Context, namespace string) error {
-	return s.reads.join(ctx, namespace, s.timeout, func(ctx context.Context) error {
+	return s.reads.join(ctx, namespace, readTimeout, func(ctx context.Context) error {
 		sets, asOf, err := s.Store.Sets(ctx, namespace)
 		if err != nil {
 			return err
@@ -167,7 +166,7 @@ func (s *Stock) readPools(ctx context.Context, sources []queue.Source, n int) er
 }
 
 func (s *Stock) readPool(ctx context.Context, p poolindex.Pool) error {
-	return s.reads.join(ctx, p.Namespace+"/"+p.Name, s.timeout, func(ctx context.Context) error {
+	return s.reads.join(ctx, p.Namespace+"/"+p.Name, readTimeout, func(ctx context.Context) error {
 		sandboxes, asOf, err := s.Store.PoolSandboxes(ctx, p.Namespace, p.Name)
 		if err == nil {
 			s.Feed.PoolListed(p, sandboxes, asOf)

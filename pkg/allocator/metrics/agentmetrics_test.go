@@ -140,7 +140,7 @@ func TestStartupLatencies(t *testing.T) {
 				v1alpha1.AgentAnnotationClientRequested: tc.client,
 				v1alpha1.AgentAnnotationWebhookObserved: tc.client,
 			})
-			ObserveWritten(true, p, &sets, birth.Add(250*time.Millisecond))
+			ObserveWritten(p, &sets, birth.Add(250*time.Millisecond))
 			if n, sum := byController(); n != 1 || sum != 250 {
 				t.Errorf("since the server saw it: %d, %v ms", n, sum)
 			}
@@ -163,7 +163,7 @@ func TestStartupWithoutAnnotations(t *testing.T) {
 	var sets knownSets
 	sb := agentPool(&sets, "ns", "pool", "unobserved")
 	sb.CreationTimestamp = metav1.NewTime(birth.Add(-50 * time.Hour))
-	ObserveWritten(true, readied(t, sb, nil), &sets, birth.Add(time.Second))
+	ObserveWritten(readied(t, sb, nil), &sets, birth.Add(time.Second))
 	if n, _ := histogram(t, claimControllerStartup, "warm", "unobserved"); n != 1 {
 		t.Errorf("%d claims were measured", n)
 	}
@@ -171,7 +171,7 @@ func TestStartupWithoutAnnotations(t *testing.T) {
 		t.Errorf("the start of its sandbox took %v ms", sum)
 	}
 	ours := readied(t, sb, map[string]string{v1alpha1.AnnotationAPI: "other"})
-	ObserveWritten(true, ours, &sets, birth.Add(time.Second))
+	ObserveWritten(ours, &sets, birth.Add(time.Second))
 	if n, _ := histogram(t, claimControllerStartup, "warm", "unobserved"); n != 1 {
 		t.Errorf("a claim of our own API was measured: %d", n)
 	}
@@ -307,7 +307,7 @@ func TestGivenToEitherAPI(t *testing.T) {
 			delete(p.Claim.Annotations, v1alpha1.AnnotationAPI)
 			delete(p.Claim.Labels, v1alpha1.AgentLabelCreatedBy)
 		}
-		ObserveWritten(true, p, &sets, birth)
+		ObserveWritten(p, &sets, birth)
 		if got := n(); got != 1 {
 			t.Errorf("a sandbox for a claim of %q is counted %v times", api, got)
 		}

@@ -44,16 +44,13 @@ func OutcomeOfEnd(claim *v1alpha1.SandboxClaim) string {
 }
 
 // ObserveWritten counts what a transaction has done for a claim.
-func ObserveWritten(isNew bool, p *plan.Plan, sets claims.Sets, now time.Time) {
+func ObserveWritten(p *plan.Plan, sets claims.Sets, now time.Time) {
 	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(p.Bound)))
 	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(p.Made)))
 	succeeded, failed, released := p.Resizes()
 	claimResizes.WithLabelValues(resultSucceeded).Add(float64(succeeded))
 	claimResizes.WithLabelValues(resultFailed).Add(float64(failed))
 	claimResizes.WithLabelValues(resultReleased).Add(float64(released))
-	if !isNew && p.Ends() {
-		ObserveEnd(p.Claim, p.Took())
-	}
 	observeGiven(measuredSources, p, sets, now)
 	if v1alpha1.OfAgentSandbox(p.Claim) && p.BecomesReady() {
 		observeFirstReady(measuredTemplates, p, now)
