@@ -24,14 +24,14 @@ func (es *entries) upsert(c Candidate) bool {
 		es.pools.nodes.enter(e)
 		return es.pools.enqueue(e, false)
 	}
-	if c.ResourceVersion <= e.heardOf() {
+	if c.ResourceVersion <= e.newestVersion() {
 		return false
 	}
 	switch e.state {
 	case available:
 		return es.update(e, c)
 	case taken:
-		e.news = &news{candidate: c}
+		e.pending = &feedUpdate{candidate: c}
 		return false
 	default:
 		es.setCandidate(e, c)
@@ -76,12 +76,12 @@ func (es *entries) update(e *entry, c Candidate) bool {
 // remove takes in that a sandbox was not available at resourceVersion.
 func (es *entries) remove(key entryKey, resourceVersion uint64) {
 	e := es.byKey[key]
-	if e == nil || resourceVersion < e.heardOf() {
+	if e == nil || resourceVersion < e.newestVersion() {
 		return
 	}
 	switch e.state {
 	case taken:
-		e.news = &news{candidate: Candidate{ResourceVersion: resourceVersion}, gone: true}
+		e.pending = &feedUpdate{candidate: Candidate{ResourceVersion: resourceVersion}, gone: true}
 		return
 	case available:
 		es.pools.dequeue(e)
@@ -105,13 +105,13 @@ func (es *entries) spend(c Candidate, resourceVersion uint64) {
 	if e == nil || e.state != taken {
 		return
 	}
-	es.pools.answered(e.Pool)
+	es.pools.untake(e.Pool)
 	e.state = spent
 	e.ResourceVersion = max(e.ResourceVersion, resourceVersion)
-	n := e.news
-	e.news = nil
+	n := e.pending
+	e.pending = nil
 	switch {
-	case n == nil || n.candidate.ResourceVersion < e.ResourceVersion: // nothing new
+	case n == nil || n.candidate.ResourceVersion < e.ResourceVersion: // nothing newer
 	case n.gone:
 		es.forget(e)
 	case n.candidate.ResourceVersion > e.ResourceVersion:
@@ -127,8 +127,8 @@ func (es *entries) release(c Candidate) {
 	if e == nil || e.state != taken {
 		return
 	}
-	n := e.news
-	e.news = nil
+	n := e.pending
+	e.pending = nil
 	switch {
 	case n != nil && n.gone:
 		es.forget(e)
@@ -138,7 +138,7 @@ func (es *entries) release(c Candidate) {
 	default:
 		es.pools.enqueue(e, true)
 	}
-	es.pools.answered(c.Pool)
+	es.pools.untake(c.Pool)
 }
 
 // Pool is the SandboxSet whose sandboxes can be taken in one another's place. A set
@@ -173,7 +173,7 @@ type entry struct {
 	avoided bool          // whether queue is one of those that are taken last
 	queue   *list.List    // while available
 	element *list.Element // in queue
-	news    *news         // what the feed reported while it was taken
+	pending *feedUpdate   // what the feed reported while it was taken
 }
 
 type state uint8
@@ -184,15 +184,16 @@ const (
 	spent
 )
 
-type news struct {
+// feedUpdate is what the feed reported of a sandbox: where it is available, or that it is gone.
+type feedUpdate struct {
 	candidate Candidate
 	gone      bool
 }
 
-// heardOf is the newest version that is known of a sandbox.
-func (e *entry) heardOf() uint64 {
-	if e.news != nil {
-		return e.news.candidate.ResourceVersion
+// newestVersion is the newest version of a sandbox that the index knows.
+func (e *entry) newestVersion() uint64 {
+	if e.pending != nil {
+		return e.pending.candidate.ResourceVersion
 	}
 	return e.ResourceVersion
 }

@@ -23,17 +23,17 @@ func stateOf(t *testing.T, x *Index, namespace string) string {
 	if queued := e.element != nil; queued != (e.state == available) {
 		t.Errorf("%s/a is in state %d, in a queue: %t", namespace, e.state, queued)
 	}
-	if e.news != nil && e.state != taken {
-		t.Errorf("%s/a keeps news in state %d", namespace, e.state)
+	if e.pending != nil && e.state != taken {
+		t.Errorf("%s/a keeps an update in state %d", namespace, e.state)
 	}
 	text := fmt.Sprintf("%s %d", [...]string{"available", "taken", "spent"}[e.state], e.ResourceVersion)
 	switch {
-	case e.news == nil:
+	case e.pending == nil:
 		return text
-	case e.news.gone:
-		return fmt.Sprintf("%s, then gone %d", text, e.news.candidate.ResourceVersion)
+	case e.pending.gone:
+		return fmt.Sprintf("%s, then gone %d", text, e.pending.candidate.ResourceVersion)
 	default:
-		return fmt.Sprintf("%s, then available %d", text, e.news.candidate.ResourceVersion)
+		return fmt.Sprintf("%s, then available %d", text, e.pending.candidate.ResourceVersion)
 	}
 }
 
@@ -65,18 +65,18 @@ func takenAt5() *Index {
 	return x
 }
 
-func TestNews(t *testing.T) {
-	type news struct {
+func TestFeedUpdates(t *testing.T) {
+	type update struct {
 		gone    bool
 		version uint64
 	}
-	available := func(version uint64) news { return news{version: version} }
-	gone := func(version uint64) news { return news{gone: true, version: version} }
+	available := func(version uint64) update { return update{version: version} }
+	gone := func(version uint64) update { return update{gone: true, version: version} }
 	type outcome struct {
 		state   string
 		stocked bool
 	}
-	tests := map[string]map[news]outcome{
+	tests := map[string]map[update]outcome{
 		"unknown": {
 			available(5): {"available 5", true},
 			gone(5):      {"unknown", false},

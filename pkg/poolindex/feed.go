@@ -27,8 +27,8 @@ type Feed struct {
 	now      func() time.Time
 }
 
-// NewFeed returns a Feed into index. now is the clock by which a sandbox's
-// shutdownTime is judged.
+// NewFeed returns a Feed into index. now is the clock with which a sandbox's
+// shutdownTime is compared.
 func NewFeed(index *Index, listener Listener, now func() time.Time) *Feed {
 	return &Feed{index: index, listener: listener, now: now}
 }

@@ -16,8 +16,8 @@ import (
 //
 //	available  in its pool's queue, may be taken unless its revision is suspended
 //	taken      with a caller, who must answer with Bound, Discard or Release
-//	spent      claimed or lost at some resourceVersion: news that is not newer
-//	           is old news and must not bring it back
+//	spent      claimed or lost at some resourceVersion: an update that is not newer
+//	           must not bring it back
 //
 // Worked example: a is upserted at 5 (available 5), taken (taken 5), and bound
 // by a transaction at 9 (spent 9). A status write at 5 that was still on its
@@ -79,7 +79,7 @@ func (x *Index) Remove(namespace, name string, resourceVersion uint64) {
 }
 
 // Retain forgets every sandbox that keep does not hold for, as of resourceVersion:
-// a fresh list of all sandboxes. Sandboxes with newer news stay.
+// a fresh list of all sandboxes. Sandboxes with newer updates stay.
 func (x *Index) Retain(keep func(namespace, name string) bool, resourceVersion uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,7 +168,7 @@ func (x *Index) Bound(cs []Candidate, resourceVersion uint64) {
 }
 
 // Discard answers that the taken sandboxes turned out to have changed: they come
-// back only by newer news from the feed.
+// back only by a newer update from the feed.
 func (x *Index) Discard(cs ...Candidate) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -71,11 +71,11 @@ type poolRevision struct {
 }
 
 // box is what the model knows of one sandbox. It is queued if it was available by the
-// newest news, no caller holds it, and nothing as new has been done with it. It can be
+// latest update, no caller holds it, and nothing as new has been done with it. It can be
 // taken then if its revision is not suspended.
 type box struct {
-	news    Candidate
-	in      bool // the news: available, or not
+	latest  Candidate
+	in      bool // the latest update: available, or not
 	held    bool
 	takenAt uint64
 	spent   uint64      // bound or discarded at this version
@@ -84,12 +84,12 @@ type box struct {
 	history []Candidate // what the feed reported
 }
 
-func (b *box) newest() uint64 { return max(b.news.ResourceVersion, b.spent) }
+func (b *box) newest() uint64 { return max(b.latest.ResourceVersion, b.spent) }
 
-func (b *box) queued() bool { return b.in && !b.held && b.news.ResourceVersion > b.spent }
+func (b *box) queued() bool { return b.in && !b.held && b.latest.ResourceVersion > b.spent }
 
 func (w *world) available(b *box) bool {
-	return b.queued() && !w.suspended[poolRevision{b.news.Pool, b.news.Revision}]
+	return b.queued() && !w.suspended[poolRevision{b.latest.Pool, b.latest.Revision}]
 }
 
 var (
@@ -145,7 +145,7 @@ func (w *world) step() string {
 	case n < 55:
 		old := w.rand.Uint64N(b.newest() + 1)
 		if w.rand.IntN(2) == 0 {
-			old = b.news.ResourceVersion // the same object, judged later
+			old = b.latest.ResourceVersion // the same object, looked at later
 		}
 		w.remove(key, b, old)
 		return fmt.Sprint("late remove ", key, old)
@@ -182,21 +182,21 @@ func (w *world) step() string {
 
 func (w *world) upsert(b *box, c Candidate) {
 	could := w.available(b)
-	pool := b.news.Pool
+	pool := b.latest.Pool
 	b.history = append(b.history, c)
 	if c.ResourceVersion > b.newest() {
-		b.news, b.in = c, true
+		b.latest, b.in = c, true
 		w.forgetEmpty()
 	}
 	stocked := w.index.Upsert(c)
-	if want := w.available(b) && (!could || pool != b.news.Pool); stocked != want {
+	if want := w.available(b) && (!could || pool != b.latest.Pool); stocked != want {
 		w.fail("Upsert(%v) = %t, want %t", c, stocked, want)
 	}
 }
 
 func (w *world) remove(key entryKey, b *box, version uint64) {
 	if version >= b.newest() {
-		b.news, b.in = Candidate{ResourceVersion: version}, false
+		b.latest, b.in = Candidate{ResourceVersion: version}, false
 	}
 	b.removed = max(b.removed, version)
 	w.forgetEmpty()
@@ -207,7 +207,7 @@ func (w *world) remove(key entryKey, b *box, version uint64) {
 func (w *world) forgetEmpty() {
 	left := map[poolRevision]bool{}
 	for _, b := range w.boxes {
-		if r := (poolRevision{b.news.Pool, b.news.Revision}); b.queued() && w.suspended[r] {
+		if r := (poolRevision{b.latest.Pool, b.latest.Revision}); b.queued() && w.suspended[r] {
 			left[r] = true
 		}
 	}
@@ -301,7 +301,7 @@ func (w *world) take(p Pool, n int) string {
 			w.fail("%v is handed out to two callers", c)
 		case b.bound >= c.ResourceVersion:
 			w.fail("%v is handed out, and was bound at %d", c, b.bound)
-		case !w.available(b) || b.news != c || c.Pool != p:
+		case !w.available(b) || b.latest != c || c.Pool != p:
 			w.fail("%v is handed out of %v, the model has %+v", c, p, b)
 		}
 		b.held, b.takenAt = true, c.ResourceVersion
@@ -349,7 +349,7 @@ func (w *world) list() string {
 		if listed[key] || b.newest() > version {
 			continue
 		}
-		b.news, b.in = Candidate{ResourceVersion: version}, false
+		b.latest, b.in = Candidate{ResourceVersion: version}, false
 		b.removed = max(b.removed, version)
 	}
 	w.forgetEmpty()
@@ -369,7 +369,7 @@ func (w *world) someHeld() []Candidate {
 func (w *world) stock(p Pool) int {
 	n := 0
 	for _, b := range w.boxes {
-		if w.available(b) && b.news.Pool == p {
+		if w.available(b) && b.latest.Pool == p {
 			n++
 		}
 	}
@@ -380,7 +380,7 @@ func (w *world) stock(p Pool) int {
 func (w *world) regular(p Pool) int {
 	n := 0
 	for _, b := range w.boxes {
-		if w.available(b) && b.news.Pool == p && !w.avoided(b.news) {
+		if w.available(b) && b.latest.Pool == p && !w.avoided(b.latest) {
 			n++
 		}
 	}
@@ -419,7 +419,7 @@ func (w *world) finish() error {
 	want := map[entryKey]Candidate{}
 	for key, b := range w.boxes {
 		if w.available(b) {
-			want[key] = b.news
+			want[key] = b.latest
 		}
 	}
 	got := map[entryKey]Candidate{}

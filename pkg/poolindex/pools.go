@@ -86,8 +86,8 @@ func (ps *pools) resume(namespace string, of func(Pool) bool) []Pool {
 	return resumed
 }
 
-// answered counts a taken sandbox of the pool as taken no longer.
-func (ps *pools) answered(p Pool) {
+// untake counts a taken sandbox of the pool as taken no longer.
+func (ps *pools) untake(p Pool) {
 	ps.byKey[p].taken-- // a pool stays as long as something of it is taken
 	ps.dropIfEmpty(p)
 }

@@ -9,8 +9,8 @@ import "sync"
 // template can be found. A suspended revision that has no sandbox left is forgotten.
 //
 // Who looks for a template reads Resumes first, and passes it to Suspend when there
-// is none. News of templates call Resume, so that Suspend does nothing when there was
-// news in between:
+// is none. Events of templates call Resume, so that Suspend does nothing when there was
+// one in between:
 //
 //	asOf := x.Resumes()
 //	(the template is not found)
