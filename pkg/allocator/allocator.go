@@ -48,8 +48,8 @@ type Options struct {
 	// PodMetadata says which labels and annotations of claims reach pods where neither the
 	// SandboxSet nor the SandboxTemplate says so; nil lets all through.
 	PodMetadata *v1alpha1.PodMetadataPolicy
-	// Admit judges the sandboxes that are about to be made for a claim, and may change
-	// them, as the API does with all that is created; nil lets all pass. The claim is not
+	// Admit runs admission for the sandboxes that are about to be made for a claim, which may
+	// change them, as the API does with all that is created; nil lets all pass. The claim is not
 	// to be changed. charge is how many of them a quota has to be charged for: the others
 	// use up charges for sandboxes that were admitted earlier and never created.
 	Admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error

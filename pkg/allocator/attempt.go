@@ -27,8 +27,8 @@ type planner struct {
 	templates *candidates.Templates
 	stock     *candidates.Stock
 	clock     clock.PassiveClock
-	// admit judges the sandboxes that are about to be made for a claim, and may change
-	// them; nil lets all pass. charge is how many of them a quota is charged for.
+	// admit runs admission for the sandboxes that are about to be made for a claim, which may
+	// change them; nil lets all pass. charge is how many of them a quota is charged for.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error
 	// seal is Seal of plan.Marks.
 	seal func(*v1alpha1.SandboxClaim) (request, keyVersion string, err error)

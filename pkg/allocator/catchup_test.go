@@ -14,9 +14,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 )
 
-// TestNewsBeforeCreateIsBack: a sandbox that is ready before the answer of its
+// TestEventsBeforeCreateIsBack: a sandbox that is ready before the answer of its
 // transaction is back counts at once.
-func TestNewsBeforeCreateIsBack(t *testing.T) {
+func TestEventsBeforeCreateIsBack(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	d.shelf.templates["py"] = templateOfPod("py")
 	d.runs()

@@ -54,7 +54,7 @@ func (a *attempt) refuse(err error) error {
 }
 
 // isCacheEnough reports whether the claim is stored and is refused nothing for good: what the
-// caches say is enough then, because their news make the claim due. So edits of templates cost
+// caches say is enough then, because their events make the claim due. So edits of templates cost
 // no reads for each claim that is refused.
 func (a *attempt) isCacheEnough() bool {
 	return !a.state.New && !claims.EndsRefused(a.state.Claim)

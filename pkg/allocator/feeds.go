@@ -54,15 +54,15 @@ func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) { f.observeClaim(clai
 // false for an item of a list.
 func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	u := f.known.of(claim.UID)
-	isNews := u == nil || u.setClaim(claim)
+	isNewer := u == nil || u.setClaim(claim)
 	switch {
-	case isNews && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
+	case isNewer && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
 		if isEvent && !plan.IsReopened(claim) {
 			f.known.adoptNew(claim)
 		} else {
 			f.known.adopt(claim)
 		}
-	case isNews && u != nil:
+	case isNewer && u != nil:
 		f.known.due.Add(claim.UID)
 	}
 	f.metadata.observeClaim(claim)
@@ -98,7 +98,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.lag.Observe(version(sb))
 	f.rebinder.observeSandbox(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
-		if news, held := u.setSandbox(sb); news {
+		if isNewer, held := u.setSandbox(sb); isNewer {
 			f.known.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
 		}
 	}

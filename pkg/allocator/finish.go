@@ -138,7 +138,7 @@ func throttledFor(err error) time.Duration {
 }
 
 // advance does the next step for a claim, and returns after what time to do another; 0 means
-// when there is news.
+// when there is an event.
 func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := f.committer.clock.Now()
 	seen, mine := u.snapshot(), f.isMine(uid, u)

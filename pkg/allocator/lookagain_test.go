@@ -15,8 +15,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// TestListsTellWaitingClaims: the watch finds no news any more in what a list told.
-func TestListsTellWaitingClaims(t *testing.T) {
+// TestListsWakeWaitingClaims: the watch wakes no claim for what a list has shown already.
+func TestListsWakeWaitingClaims(t *testing.T) {
 	tests := map[string]struct {
 		listed []*v1alpha1.SandboxSet
 		want   bool
@@ -46,7 +46,7 @@ func TestListsTellWaitingClaims(t *testing.T) {
 				d.Feeds().SetChanged(set)
 			}
 			if len(d.woken()) > 0 && !tc.want {
-				t.Error("the watch wakes it with old news")
+				t.Error("the watch wakes it with an old event")
 			}
 		})
 	}
@@ -79,13 +79,13 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
 	back := map[string]func(*desk){
-		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods]) },
+		"the template is changed": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods]) },
 		"all templates are":       func(d *desk) { d.Feeds().TemplateListed(nil, 10) },
 		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["py-"+pods]) },
 		"the set changes":         func(d *desk) { d.Feeds().SetChanged(setOf("a", "py", atVersion(10))) },
-		"nobody tells":            func(d *desk) { d.clock.Step(6 * time.Second) },
+		"no event comes":          func(d *desk) { d.clock.Step(6 * time.Second) },
 	}
-	for name, tell := range back {
+	for name, event := range back {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, set)
 			d.stocks("one", set, pods)
@@ -101,7 +101,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 				t.Error("looks again at once")
 			}
 			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
-			tell(d)
+			event(d)
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
 			}

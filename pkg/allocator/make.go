@@ -151,7 +151,7 @@ func (a *attempt) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 // maxDenial is how many bytes of a refusal by admission a claim repeats.
 const maxDenial = 512
 
-// errNotAsked is what a claim says where admission could not judge its sandbox: its user can
+// errNotAsked is what a claim says where its sandbox could not pass through admission: its user can
 // do nothing about why.
 var errNotAsked = errors.New("admission of its Sandbox cannot be asked now")
 

@@ -104,7 +104,7 @@ func (s *metadataSyncer) all() map[types.UID]*edited {
 	return maps.Clone(s.byUID)
 }
 
-// setClaim takes in the state of the claim, and reports whether that is news.
+// setClaim takes in the state of the claim, and reports whether it is newer than the known one.
 func (e *edited) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *metadataSyncer) Reconcile(ctx context.Context, uid types.UID) (again ti
 }
 
 // sync does the next step for a claim, and returns after what time to do another; 0 means when
-// there is news.
+// there is an event.
 func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
 	now := s.writer.committer.clock.Now()
 	switch {
@@ -238,7 +238,7 @@ func (s *metadataSyncer) recordSynced(ctx context.Context, known *edited, claim 
 	return nil
 }
 
-// forget ends the work on a claim, unless there is news of it.
+// forget ends the work on a claim, unless it was changed again.
 func (s *metadataSyncer) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -134,9 +134,9 @@ func TestRuntimeThatStartedAnew(t *testing.T) {
 	}
 }
 
-// TestRestartsThatAreToldDuringASetup: of a sandbox that is older than the count of restarts, the
+// TestRestartsReportedDuringASetup: of a sandbox that is older than the count of restarts, the
 // count is reported during the setup. That is no restart, and one after it is.
-func TestRestartsThatAreToldDuringASetup(t *testing.T) {
+func TestRestartsReportedDuringASetup(t *testing.T) {
 	claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: make([]v1alpha1.CSIMountConfig, 1)}}
 	s, call := newSetups(), newSetupCall(claim, starting(1))
 	call.cancel = func() {}

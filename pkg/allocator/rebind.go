@@ -39,8 +39,8 @@ type suspect struct {
 	// listed is the claim as a list had it, if there is no other reason to look at it than
 	// the list: most of those have lost nothing, which the cache of sandboxes shows.
 	listed *v1alpha1.SandboxClaim
-	// news counts the reasons to look at it.
-	news int
+	// events counts the reasons to look at it.
+	events int
 }
 
 func newRebinder(r *reconciler.Reconciler, c *committer) *rebinder {
@@ -84,7 +84,7 @@ func (r *rebinder) enqueue(uid types.UID, at suspect) {
 	if ok && known.listed == nil {
 		at = known
 	}
-	at.news = known.news + 1
+	at.events = known.events + 1
 	r.known[uid] = at
 	r.mu.Unlock()
 	r.reconciler.Queue.Add(uid)
@@ -106,10 +106,10 @@ func (r *rebinder) get(uid types.UID) (suspect, bool) {
 	return at, ok
 }
 
-// forget forgets a claim that has been looked at, unless there is news of it.
+// forget forgets a claim that has been looked at, unless there was another event.
 func (r *rebinder) forget(uid types.UID, at suspect) {
 	r.mu.Lock()
-	if r.known[uid].news == at.news {
+	if r.known[uid].events == at.events {
 		delete(r.known, uid)
 	}
 	r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, 
 const otherServer = 30 * time.Second
 
 // rebind reopens a claim that has lost its sandbox, and returns after what time to look
-// again; 0 means when there is news.
+// again; 0 means when there is an event.
 func (r *rebinder) rebind(ctx context.Context, uid types.UID, at suspect) (time.Duration, error) {
 	if at.listed != nil {
 		if sb, err := r.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLostSandbox(at.listed, sb) {

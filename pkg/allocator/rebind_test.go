@@ -70,7 +70,7 @@ func TestHealer(t *testing.T) {
 		return h.claim
 	}
 	tests := map[string]struct {
-		tell   func(h *healing)
+		event  func(h *healing)
 		opened int
 		known  bool
 	}{
@@ -104,7 +104,7 @@ func TestHealer(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := newHealing(t)
-			tc.tell(h)
+			tc.event(h)
 			h.reconcileDue()
 			if len(h.wrote) != tc.opened || h.known() != tc.known {
 				t.Fatalf("opened %d times, known: %v", len(h.wrote), h.known())
@@ -168,18 +168,18 @@ func (h *healing) openedBefore(ago time.Duration) {
 	h.claim.Status.ClaimStartTime = &metav1.Time{Time: h.clock.Now().Add(-ago)}
 }
 
-// TestHealerKeepsNews: what is reported of a claim while it is looked at is looked at next.
-func TestHealerKeepsNews(t *testing.T) {
+// TestHealerKeepsEvents: what is reported of a claim while it is looked at is looked at next.
+func TestHealerKeepsEvents(t *testing.T) {
 	h := newHealing(t)
 	h.rebinder.observeSandboxDeleted(h.box)
 	before, _ := h.rebinder.get(h.claim.UID)
 	h.rebinder.observeSandboxDeleted(h.box)
 	if h.rebinder.forget(h.claim.UID, before); !h.known() {
-		t.Error("what was told last is forgotten")
+		t.Error("the last event is forgotten")
 	}
 	now, _ := h.rebinder.get(h.claim.UID)
 	if h.rebinder.forget(h.claim.UID, now); h.known() {
-		t.Error("it is not forgotten when there is no news")
+		t.Error("it is not forgotten when there is no event")
 	}
 }
 

@@ -55,16 +55,16 @@ func TestCandidatesAreRaised(t *testing.T) {
 		unreadable string
 		// resize, or else what the status says.
 		resize bool
-		told   string
+		reported   string
 		err    error
 	}{
 		"smaller by a patch":      {set: setOf("a", "py", smaller), template: large(), resize: true},
 		"smaller by an old one":   {set: setOf("a", "py", atRevision("def")), template: large(), resize: true},
 		"what it is to be":        {set: setOf("a", "py", atRevision(twoCores)), template: large()},
 		"not about size":          {set: setOf("a", "py", patched)},
-		"the template is gone":    {set: setOf("a", "py", smaller), told: "SandboxTemplate py: not found"},
-		"the template is no good": {set: setOf("a", "py", smaller, noGood), template: large(), told: "no good"},
-		"the cluster is away":     {set: setOf("a", "py", smaller), template: inCluster, told: "the cluster has not answered"},
+		"the template is gone":    {set: setOf("a", "py", smaller), reported: "SandboxTemplate py: not found"},
+		"the template is no good": {set: setOf("a", "py", smaller, noGood), template: large(), reported: "no good"},
+		"the cluster is away":     {set: setOf("a", "py", smaller), template: inCluster, reported: "the cluster has not answered"},
 		"the store is away":       {set: setOf("a", "py", smaller), unreadable: "py", err: errDown},
 	}
 	for name, tc := range tests {
@@ -92,8 +92,8 @@ func TestCandidatesAreRaised(t *testing.T) {
 				t.Errorf("bound as %s, %+v", sb.Spec.Template.Raw, sb.Status.Conditions)
 			}
 			if update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate); !tc.resize &&
-				(update != nil) != (tc.told != "") || tc.told != "" && !strings.Contains(update.Message, tc.told) {
-				t.Errorf("says %+v, want %q", update, tc.told)
+				(update != nil) != (tc.reported != "") || tc.reported != "" && !strings.Contains(update.Message, tc.reported) {
+				t.Errorf("says %+v, want %q", update, tc.reported)
 			}
 		})
 	}

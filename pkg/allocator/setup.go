@@ -278,7 +278,7 @@ func (f *finisher) setUpRuntimes(u *unfinished) {
 }
 
 // callRuntimes begins the calls of a claim, as many as may be at a time. The end of one
-// begins the next, and news of share do.
+// begins the next, and so does the share when it has room.
 func (f *finisher) callRuntimes(u *unfinished) {
 	s := u.work.setups
 	for call := s.take(); call != nil; call = s.take() {

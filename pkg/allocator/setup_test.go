@@ -236,12 +236,12 @@ func TestNothingToSetUp(t *testing.T) {
 			r := newRuntimes(t, 0, refuses).runs()
 			tc.set(r.set)
 			r.stock(1)
-			var told warnings
-			claim, err := r.Create(warning.WithWarningRecorder(t.Context(), &told), r.asks(tc.claim))
+			var warned warnings
+			claim, err := r.Create(warning.WithWarningRecorder(t.Context(), &warned), r.asks(tc.claim))
 			if err != nil || claims.Unfinished(claim) || claim.Status.ClaimedReplicas != 1 || r.calls.Load() != 0 || len(r.transactions()) != 1 {
 				t.Errorf("%d calls, %d transactions, %v: %+v", r.calls.Load(), len(r.transactions()), err, claim)
 			}
-			if got := strings.Join(told, "\n"); got != tc.warns {
+			if got := strings.Join(warned, "\n"); got != tc.warns {
 				t.Errorf("warns %q", got)
 			}
 		})

@@ -208,8 +208,8 @@ func (a *attempt) releaseStale(ctx context.Context) error {
 	return nil
 }
 
-// suspend releases a candidate, and keeps all that are like it from claims until there is news of sets
-// or templates.
+// suspend releases a candidate, and keeps all that are like it from claims until a set or a template
+// changes.
 func (a *attempt) suspend(from poolindex.Candidate, why candidates.NoTemplateError) {
 	a.planner.stock.Queue.Release([]poolindex.Candidate{from})
 	a.planner.stock.Index.Suspend(from.Pool, from.Revision, why.AsOf)

@@ -66,7 +66,7 @@ type unfinished struct {
 
 // outlook is what a plan says of what may help a claim.
 type outlook struct {
-	// stuck reports whether news of any set or template may matter to the claim, and
+	// stuck reports whether a change of any set or template may matter to the claim, and
 	// hopeless whether nothing that is on its way can complete it. Who made a claim of
 	// agent-sandbox reads what is in its way on it, and is answered at once.
 	stuck, hopeless bool
@@ -149,8 +149,8 @@ func (u *unfinished) setDeleted() {
 }
 
 // setSandbox takes in the state of a sandbox that names the claim as its owner, and
-// reports whether that is news, and how many such sandboxes there are.
-func (u *unfinished) setSandbox(sb *v1alpha1.Sandbox) (news bool, held int) {
+// reports whether it is newer than the known one, and how many such sandboxes there are.
+func (u *unfinished) setSandbox(sb *v1alpha1.Sandbox) (isNewer bool, held int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.keep(sb), len(u.held)
@@ -183,7 +183,7 @@ func (u *unfinished) owns(sb *v1alpha1.Sandbox) bool {
 		sb.Annotations[v1alpha1.AnnotationLock] != ""
 }
 
-// markIncomplete records that news may have been lost.
+// markIncomplete records that events may have been lost.
 func (u *unfinished) markIncomplete() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

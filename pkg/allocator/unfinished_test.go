@@ -53,16 +53,16 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 		held     []string // and at which resourceVersion, and if it is gone
 		complete bool
 	}{
-		"the watch tells of it": {func(u *unfinished) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
+		"the watch reports it": {func(u *unfinished) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
 		"this server wrote it": {func(u *unfinished) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
 		}, "5", []string{"a@5", "b@5"}, true},
-		"the watch tells of that later": {func(u *unfinished) {
+		"the watch reports that later": {func(u *unfinished) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.setClaim(claimAt("u", 5))
 			u.setSandbox(heldAt("u", "a", 5))
 		}, "5", []string{"a@5"}, true},
-		"the watch tells of it before the answer": {func(u *unfinished) {
+		"the watch reports it before the answer": {func(u *unfinished) {
 			u.setClaim(claimAt("u", 5))
 			u.setSandbox(heldAt("u", "a", 5))
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
@@ -75,7 +75,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 			u.setClaim(claimAt("u", 6))
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "6", []string{"a@5"}, false},
-		"old news": {func(u *unfinished) {
+		"old events": {func(u *unfinished) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 4))
 		}, "5", nil, true},
@@ -122,7 +122,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.recordWrite(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{releasedAt("a", 7)})
 		}, "7", []string{"b@5"}, true},
-		"news may have been lost": {func(u *unfinished) {
+		"events may have been lost": {func(u *unfinished) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.markIncomplete()
 		}, "5", []string{"a@5"}, false},
@@ -204,8 +204,8 @@ func TestPlaceOfAClaim(t *testing.T) {
 	}
 }
 
-// TestNewsOfAClaim make it due, and old news do not.
-func TestNewsOfAClaim(t *testing.T) {
+// TestEventsOfAClaim: they make it due, and old ones do not.
+func TestEventsOfAClaim(t *testing.T) {
 	d := newDesk(t)
 	feeds := d.Feeds()
 	expect := func(what string, want ...types.UID) {

@@ -50,7 +50,7 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, due workqueue.Typed
 	}
 }
 
-// open adds a claim that this server is about to create, so that no news of it are
+// open adds a claim that this server is about to create, so that no event of it is
 // lost. It is not reconciled before begin.
 func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
 	u := c.newUnfinished(claim)
@@ -139,8 +139,8 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 	return nil
 }
 
-// forget ends the work on a claim, and takes it up anew if there is news that it was opened
-// again meanwhile.
+// forget ends the work on a claim, and takes it up anew if it was opened again
+// meanwhile.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.reservation.release(c.queue)
 	u.work.setups.keepOnly(nil)

@@ -42,10 +42,11 @@ type Preparer struct {
 	Now   time.Time
 
 	// resolved are the pod templates that candidates refer to, as of which count of
-	// resumes; sized are what becomes of their size.
-	resolved map[v1alpha1.SandboxTemplateRef]resolvedTemplate
-	sized    []sizedRevision
-	judged   []judgedRevision
+	// resumes. sized is what becomes of the size of those of a revision, and staleness
+	// whether they are stale.
+	resolved  map[v1alpha1.SandboxTemplateRef]resolvedTemplate
+	sized     []sizedRevision
+	staleness []revisionStaleness
 }
 
 type resolvedTemplate struct {

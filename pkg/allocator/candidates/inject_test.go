@@ -11,7 +11,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-func TestRefusalIsToldShortly(t *testing.T) {
+func TestRefusalIsShort(t *testing.T) {
 	var errs field.ErrorList
 	for i := range 5 {
 		errs = append(errs, field.NotFound(envPath.Index(i).Child("containerName"), "x"))

@@ -37,7 +37,7 @@ func newPhone() *phone {
 	return p
 }
 
-// has says what the cluster has: a PodTemplate that tells itself apart by its version,
+// has says what the cluster has: a PodTemplate whose versions differ,
 // or none.
 func (p *phone) has(version string) {
 	p.podTemplate, p.inCluster = nil, nil
@@ -111,16 +111,16 @@ func TestPatienceWithTheCluster(t *testing.T) {
 	if _, err := p.LateLookup.PodTemplate(gone, "ns", "cluster"); !errors.Is(err, context.Canceled) {
 		t.Errorf("who is gone: %v", err)
 	}
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := p.LateLookup.PodTemplate(t.Context(), "ns", "cluster")
-		told <- err
+		result <- err
 	}()
 	for !p.clock.HasWaiters() {
 		time.Sleep(time.Millisecond)
 	}
 	p.clock.Step(podTemplatePatience)
-	if err := <-told; !errors.Is(err, errNoAnswer) {
+	if err := <-result; !errors.Is(err, errNoAnswer) {
 		t.Errorf("who waited: %v", err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), time.Minute)

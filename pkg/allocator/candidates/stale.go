@@ -16,28 +16,28 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// judgedRevision is whether the candidates of a pool that are of one revision are stale:
+// revisionStaleness is whether the candidates of a pool that are of one revision are stale:
 // their set recreates what is not of its template as that is now. Such a candidate is left
 // for the controller, which deletes it; a claim must not be faster.
-type judgedRevision struct {
+type revisionStaleness struct {
 	pool     poolindex.Pool
 	revision string
 	stale    bool
-	// asOf is the count of resumes before it was judged.
+	// asOf is the count of resumes before that was found out.
 	asOf uint64
 }
 
 // CheckStale returns a NoTemplateError for a candidate that is stale, and so keeps all that
-// are like it from claims until there is news of the set or of a template. It reads nothing
-// but caches, for each revision of a pool once in an attempt as long as there is no such news.
+// are like it from claims until the set or a template changes. It reads nothing
+// but caches, for each revision of a pool once in an attempt as long as none does.
 func (p *Preparer) CheckStale(ctx context.Context, pool poolindex.Pool, sb *v1alpha1.Sandbox) error {
 	set := p.Stock.Sets.Set(pool.Namespace, pool.Name)
 	if set == nil || string(set.UID) != pool.UID || set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate {
 		return nil
 	}
 	asOf, revision := p.Stock.Index.Resumes(), sb.Labels[v1alpha1.LabelTemplateHash]
-	for i := range p.judged {
-		if known := &p.judged[i]; known.pool == pool && known.revision == revision && known.asOf == asOf {
+	for i := range p.staleness {
+		if known := &p.staleness[i]; known.pool == pool && known.revision == revision && known.asOf == asOf {
 			return known.err()
 		}
 	}
@@ -45,13 +45,13 @@ func (p *Preparer) CheckStale(ctx context.Context, pool poolindex.Pool, sb *v1al
 	if err != nil {
 		return err
 	}
-	p.judged = append(p.judged, judgedRevision{pool, revision, stale, asOf})
-	return p.judged[len(p.judged)-1].err()
+	p.staleness = append(p.staleness, revisionStaleness{pool, revision, stale, asOf})
+	return p.staleness[len(p.staleness)-1].err()
 }
 
-func (j *judgedRevision) err() error {
-	if j.stale {
-		return NoTemplateError{j.asOf}
+func (s *revisionStaleness) err() error {
+	if s.stale {
+		return NoTemplateError{s.asOf}
 	}
 	return nil
 }

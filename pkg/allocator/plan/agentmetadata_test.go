@@ -13,9 +13,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// TestMetadataIsToldByReady: a claim of agent-sandbox that has its sandbox, and is edited to
+// TestReadyReportsMetadata: a claim of agent-sandbox that has its sandbox, and is edited to
 // metadata that the pod does not get, says so where its clients read, until it is mended.
-func TestMetadataIsToldByReady(t *testing.T) {
+func TestReadyReportsMetadata(t *testing.T) {
 	s := stateOf(fromAgents)
 	s.holds(t, "box")
 	p := s.next(t, Offer{}, "", "")

@@ -209,7 +209,7 @@ func (w *world) checkAgent() {
 	case ready.Status == metav1.ConditionTrue && claims.AgentSandbox(w.claim) == "":
 		w.Error("it is Ready without a sandbox")
 	case ready.Status == metav1.ConditionTrue && w.bad && !claims.Unfinished(w.claim) && w.claim.Status.ObservedGeneration == w.claim.Generation &&
-		!HasLostSandbox(w.claim, w.sandboxes[claims.AgentSandbox(w.claim)]): // of which the healer tells
+		!HasLostSandbox(w.claim, w.sandboxes[claims.AgentSandbox(w.claim)]): // which the healer reports
 		w.Error("it is Ready with metadata that it cannot have")
 	}
 	if listed := w.claim.Status.Sandboxes; !claims.Unfinished(w.claim) && (len(listed) != 1 || listed[0].Name != w.claim.Annotations[v1alpha1.AgentAnnotationSandboxName]) {

@@ -102,7 +102,7 @@ func (a *Assessment) classify() {
 			}
 		default:
 			a.starting++
-			if f := a.judge(sb); f != nil {
+			if f := a.classifyStarting(sb); f != nil {
 				failed = append(failed, *f)
 			}
 		}
@@ -118,9 +118,9 @@ func (a *Assessment) classify() {
 	}
 }
 
-// judge finds out how far a sandbox is that is starting, and returns why it failed if it
+// classifyStarting finds out how far a sandbox is that is starting, and returns why it failed if it
 // did.
-func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
+func (a *Assessment) classifyStarting(sb *v1alpha1.Sandbox) *failure {
 	is := a.progressOf(sb)
 	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.State.Now.Before(readyBy(a.claim, sb))
 	switch {

@@ -53,30 +53,30 @@ func TestImageThatFails(t *testing.T) {
 		held    held
 		found   []Candidate
 		expired bool
-		// told is the condition InplaceUpdate.
-		told             string
+		// reported is the condition InplaceUpdate.
+		reported             string
 		released, bound  int
 		ends, keptFailed bool
 	}{
-		"let go": {claim: []change{of(1), inPlace}, held: lacksImage, told: why, released: 1},
-		"kept":   {claim: []change{of(1), inPlace, reserves}, held: lacksImage, told: why, released: 1, keptFailed: true},
+		"let go": {claim: []change{of(1), inPlace}, held: lacksImage, reported: why, released: 1},
+		"kept":   {claim: []change{of(1), inPlace, reserves}, held: lacksImage, reported: why, released: 1, keptFailed: true},
 		"not replaced": {
-			claim: []change{of(1), inPlace}, held: lacksImage, told: why, released: 1,
+			claim: []change{of(1), inPlace}, held: lacksImage, reported: why, released: 1,
 			found: []Candidate{{Sandbox: stocked("b"), Template: pooled.Spec.Template, InPlace: inplace.Goal{Image: true}}},
 		},
 		"still pulled at the end": {
 			claim: []change{of(1), inPlace}, held: isPulling, expired: true, released: 1, ends: true,
-			told: "False Failed: 1 of 1 sandboxes could not be updated in place: a: not found",
+			reported: "False Failed: 1 of 1 sandboxes could not be updated in place: a: not found",
 		},
-		"let go at the end":       {claim: []change{of(1), inPlace}, held: lacksImage, expired: true, told: why, released: 1, ends: true},
-		"kept at the end":         {claim: []change{of(1), inPlace, reserves}, held: lacksImage, expired: true, told: why, released: 1, ends: true, keptFailed: true},
-		"and nothing came":        {claim: []change{of(1), inPlace, before}, expired: true, told: "False Failed: before", ends: true},
-		"and the next goes on":    {claim: []change{of(1), inPlace, before}, held: isResizing, told: "False InplaceUpdating: Updating 1 sandboxes in place"},
-		"and the next is well":    {claim: []change{of(1), inPlace, before}, held: isResized, told: "True Succeeded: Updated 1 sandboxes in place", ends: true},
+		"let go at the end":       {claim: []change{of(1), inPlace}, held: lacksImage, expired: true, reported: why, released: 1, ends: true},
+		"kept at the end":         {claim: []change{of(1), inPlace, reserves}, held: lacksImage, expired: true, reported: why, released: 1, ends: true, keptFailed: true},
+		"and nothing came":        {claim: []change{of(1), inPlace, before}, expired: true, reported: "False Failed: before", ends: true},
+		"and the next goes on":    {claim: []change{of(1), inPlace, before}, held: isResizing, reported: "False InplaceUpdating: Updating 1 sandboxes in place"},
+		"and the next is well":    {claim: []change{of(1), inPlace, before}, held: isResized, reported: "True Succeeded: Updated 1 sandboxes in place", ends: true},
 		"and the next is made":    {claim: []change{of(1), inPlace, before}, held: isReady, ends: true},
-		"a resize that fails":     {claim: []change{of(1), inPlace}, held: couldNotBeResized, told: "False Failed: 1 of 1 sandboxes could not be updated in place: a: no room", ends: true},
+		"a resize that fails":     {claim: []change{of(1), inPlace}, held: couldNotBeResized, reported: "False Failed: 1 of 1 sandboxes could not be updated in place: a: no room", ends: true},
 		"nothing was asked for":   {claim: []change{of(1), before}, expired: true, ends: true},
-		"the image comes to fail": {claim: []change{of(1), inPlace}, held: func(sb *v1alpha1.Sandbox) { isResizing(sb); setImageFailed(sb) }, told: "False InplaceUpdating: Updating 1 sandboxes in place"},
+		"the image comes to fail": {claim: []change{of(1), inPlace}, held: func(sb *v1alpha1.Sandbox) { isResizing(sb); setImageFailed(sb) }, reported: "False InplaceUpdating: Updating 1 sandboxes in place"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,12 +93,12 @@ func TestImageThatFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := ""
+			reported := ""
 			if c := meta.FindStatusCondition(p.Claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate); c != nil {
-				told = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+				reported = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			}
-			if told != tc.told || len(p.Released) != tc.released || len(p.Bound) != tc.bound || p.Ends() != tc.ends {
-				t.Errorf("says %q, releases %d, binds %d, ends %v", told, len(p.Released), len(p.Bound), p.Ends())
+			if reported != tc.reported || len(p.Released) != tc.released || len(p.Bound) != tc.bound || p.Ends() != tc.ends {
+				t.Errorf("says %q, releases %d, binds %d, ends %v", reported, len(p.Released), len(p.Bound), p.Ends())
 			}
 			for _, sb := range p.Released {
 				kept := sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true"
@@ -148,8 +148,8 @@ func TestImageIsTried(t *testing.T) {
 		claim []change
 		held  []held
 		takes int
-		// told is whether the claim says that the image failed.
-		told bool
+		// reported is whether the claim says that the image failed.
+		reported bool
 	}{
 		"no other image":                {claim: []change{noImage}, takes: 5},
 		"at first":                      {takes: 1},
@@ -159,14 +159,14 @@ func TestImageIsTried(t *testing.T) {
 		"the first comes to count":      {held: []held{hasImage("two")}, takes: 4},
 		"the first has another image":   {claim: []change{lists(0, "a")}, held: []held{hasImage("one", counts)}, takes: 1},
 		"the first is ended otherwise":  {held: []held{hasImage("two", isResizing, hasEnded(v1alpha1.SandboxFailed))}, takes: 1},
-		"the first lacks it":            {held: []held{hasImage("two", lacksImage)}, takes: 0, told: true},
-		"the first was pulled too long": {held: []held{hasImage("two", pulledTooLong)}, takes: 0, told: true},
-		"the first lacked it":           {claim: []change{failed}, takes: 0, told: true},
+		"the first lacks it":            {held: []held{hasImage("two", lacksImage)}, takes: 0, reported: true},
+		"the first was pulled too long": {held: []held{hasImage("two", pulledTooLong)}, takes: 0, reported: true},
+		"the first lacked it":           {claim: []change{failed}, takes: 0, reported: true},
 		"the claim is edited since":     {claim: []change{failed, edited}, takes: 1},
 		"it lacked the image of before": {held: []held{hasImage("one", lacksImage)}, takes: 1},
-		"the second lacks it":           {claim: []change{lists(0, "a")}, held: []held{hasImage("two", counts), hasImage("two", lacksImage)}, takes: 4, told: true},
+		"the second lacks it":           {claim: []change{lists(0, "a")}, held: []held{hasImage("two", counts), hasImage("two", lacksImage)}, takes: 4, reported: true},
 		"all or nothing":                {claim: []change{atOnce}, takes: 5},
-		"all or nothing, it lacked it":  {claim: []change{atOnce, failed}, takes: 0, told: true},
+		"all or nothing, it lacked it":  {claim: []change{atOnce, failed}, takes: 0, reported: true},
 		"rather fails than waits":       {claim: []change{orFails}, takes: 5},
 	}
 	for name, tc := range tests {
@@ -180,9 +180,9 @@ func TestImageIsTried(t *testing.T) {
 				t.Errorf("looks for %d sandboxes, want %d", got, tc.takes)
 			}
 			p := s.next(t, Offer{}, "", "")
-			told := meta.FindStatusCondition(p.Claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
-			if got := told != nil && told.Reason == v1alpha1.ReasonFailed; got != tc.told {
-				t.Errorf("the claim says %+v", told)
+			reported := meta.FindStatusCondition(p.Claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+			if got := reported != nil && reported.Reason == v1alpha1.ReasonFailed; got != tc.reported {
+				t.Errorf("the claim says %+v", reported)
 			}
 			if p.Wants.Need != tc.takes {
 				t.Errorf("waits for %d sandboxes, want %d", p.Wants.Need, tc.takes)

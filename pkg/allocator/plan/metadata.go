@@ -255,7 +255,7 @@ func (k *podKeys) mergeInto(meta map[string]json.RawMessage, policy *v1alpha1.Po
 	passes, heldBack := claims.PodMetadata(all, own, claims.AllowedKeys(policy, k.name), k.excepted...)
 	for _, key := range heldBack {
 		if value, has := have[key]; has && value == all[key] && slices.Contains(k.before, key) {
-			passes[key] = value // no news, so nothing that a policy could keep out
+			passes[key] = value // no change, so nothing that a policy could keep out
 			continue
 		}
 		k.holdBack(key)

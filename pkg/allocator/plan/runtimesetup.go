@@ -220,8 +220,8 @@ func (s *State) hasLostMounts(sb *v1alpha1.Sandbox) bool {
 	return server == self || !slices.Contains(s.Setups.Servers, server)
 }
 
-// Runtime tells the agent-runtime of a sandbox from those that the sandbox had before and
-// will have: it is as old as the pod is ready and no container restarted.
+// Runtime identifies the agent-runtime of a sandbox, among those that it had before and will
+// have: it is as old as the pod is ready and no container restarted.
 type Runtime struct {
 	podUID     types.UID
 	podIP      string

@@ -24,7 +24,7 @@ func waitingFor(a *Assessment, p *Plan, left, found int) *v1alpha1.ClaimWaiting 
 	if p.Broken != nil && left > 0 {
 		w.CreateProblem = claims.CreateProblem(p.Broken)
 	}
-	if n, cause := startProblem(a, p); cause != "" { // else each sandbox that starts would be news
+	if n, cause := startProblem(a, p); cause != "" { // else each sandbox that starts would change the status
 		w.Starting, w.StartProblem = int32(n), cause
 	}
 	isShort := left > 0 && found < a.missing && !a.expired

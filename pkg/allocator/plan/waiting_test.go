@@ -24,9 +24,9 @@ func stuckPool() claims.Eligible {
 	return e
 }
 
-// TestTellOfWait: a claim tells where it stands and why what it waits for cannot start, and
+// TestWaitReport: a claim says where it stands and why what it waits for cannot start, and
 // at its end why it is short, in Ready as well.
-func TestTellOfWait(t *testing.T) {
+func TestWaitReport(t *testing.T) {
 	unscheduled := stocked("x")
 	unscheduled.Annotations = map[string]string{
 		v1alpha1.AnnotationStarting: "true", v1alpha1.AnnotationOwner: "claim-uid",

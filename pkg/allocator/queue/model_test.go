@@ -74,8 +74,8 @@ type crowd struct {
 	*bench
 	rand    *rand.Rand
 	waiters []*Waiter
-	// told are the waiters that were woken and have not tried to take since.
-	told map[*Waiter]bool
+	// woken are the waiters that were woken and have not tried to take since.
+	woken map[*Waiter]bool
 	// held are with claims and newcomers, gone are those that were bound or removed.
 	held map[string]poolindex.Candidate
 	gone map[string]bool
@@ -88,7 +88,7 @@ type crowd struct {
 func newCrowd(t *testing.T, source rand.Source) *crowd {
 	return &crowd{
 		bench: newBench(t), rand: rand.New(source),
-		told: map[*Waiter]bool{}, held: map[string]poolindex.Candidate{}, gone: map[string]bool{},
+		woken: map[*Waiter]bool{}, held: map[string]poolindex.Candidate{}, gone: map[string]bool{},
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *crowd) something() string {
 		} else {
 			c.queue.Watch(w, wants)
 		}
-		c.told[w] = true // who asks looks for itself
+		c.woken[w] = true // who asks looks for itself
 		return fmt.Sprintf("%s now waits for %+v", w.UID, wants)
 	case n < 73 && len(c.waiters) > 0:
 		w := c.one()
@@ -142,7 +142,7 @@ func (c *crowd) something() string {
 		if n > 1 && c.rand.IntN(3) == 0 {
 			n--
 		}
-		c.told[w] = false
+		c.woken[w] = false
 		c.taker, c.atOnce, c.wasAside = w, w.isWhole(), w.aside
 		c.took = c.queue.Take(w, n)
 		return fmt.Sprintf("%s takes %d and gets %d", w.UID, n, len(c.took))
@@ -172,12 +172,12 @@ func (c *crowd) joins() string {
 		Since: time.Unix(c.rand.Int64N(50), 0),
 	}
 	var w *Waiter
-	w = NewWaiter(place, func() { c.told[w] = true })
+	w = NewWaiter(place, func() { c.woken[w] = true })
 	wants := Wants{Need: 1 + c.rand.IntN(4), Sources: c.some(), AtOnce: c.rand.IntN(2) == 0, Asked: "0"}
 	wants.Yields = wants.AtOnce && c.rand.IntN(3) == 0
 	c.waiters = append(c.waiters, w)
 	c.queue.Wait(w, wants)
-	c.told[w] = true // who asks looks for itself
+	c.woken[w] = true // who asks looks for itself
 	return fmt.Sprintf("%s of %s at %s waits for %+v", w.UID, w.Requester, w.Since, wants)
 }
 
@@ -381,12 +381,12 @@ func (c *crowd) check(before map[string]*standing) error {
 		return fmt.Errorf("%d sandboxes are somewhere, of %d", everything, c.next)
 	}
 	c.queue.Tick()
-	return c.checkTold()
+	return c.checkWoken()
 }
 
-// checkTold requires, after a tick, that each claim that can take was woken, and that the lines
+// checkWoken requires, after a tick, that each claim that can take was woken, and that the lines
 // hold who waits.
-func (c *crowd) checkTold() error {
+func (c *crowd) checkWoken() error {
 	demands := map[poolindex.Pool]Demand{}
 	for _, w := range c.waiters {
 		for _, p := range w.pools(&w.Wants) {
@@ -408,8 +408,8 @@ func (c *crowd) checkTold() error {
 		return fmt.Errorf("%d wait, it says %d", waiting, got)
 	}
 	for pool, s := range c.look() {
-		if s.available > 0 && s.first != nil && s.can && !c.told[s.first] {
-			return fmt.Errorf("it is the turn of %s in %s, who was not told", s.first.UID, pool)
+		if s.available > 0 && s.first != nil && s.can && !c.woken[s.first] {
+			return fmt.Errorf("it is the turn of %s in %s, which was not woken", s.first.UID, pool)
 		}
 		sh := c.queue.lockShard("ns")
 		members := 0

@@ -49,13 +49,13 @@ type Reconciler struct {
 }
 
 // A Subreconciler does one kind of work on claims. It is level-triggered: it looks at what is known
-// of a claim, writes what can be written, and says when to look again. News only make a claim due.
+// of a claim, writes what can be written, and says when to look again. Events only make a claim due.
 type Subreconciler interface {
 	// NamespaceOf returns the namespace of a claim that the subreconciler has work on; empty if it
 	// has none.
 	NamespaceOf(uid types.UID) string
 	// Reconcile does the next step for a claim, and returns after what time to do another; 0 means
-	// when there is news. It is called for all claims that are due, also if it has no work on them.
+	// when there is an event. It is called for all claims that are due, also if it has no work on them.
 	Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error)
 }
 

@@ -32,7 +32,7 @@ import (
 // deletesAtOnce bounds what one release asks of etcd and of webhooks at the same time.
 const deletesAtOnce = 16
 
-// AdmitDelete returns what judges the deletion of a sandbox by the user of ctx, as
+// AdmitDelete returns the admission of the deletion of a sandbox by the user of ctx, as
 // admission does with every deletion of one.
 type AdmitDelete func(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) rest.ValidateObjectFunc
 

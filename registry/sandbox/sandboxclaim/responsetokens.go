@@ -128,7 +128,7 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 		return
 	}
 	all, errs := make([]string, len(bound)), make([]error, len(bound))
-	var reads sync.WaitGroup // each may read from etcd what watches have not told yet
+	var reads sync.WaitGroup // each may read from etcd what no watch has reported yet
 	for i, sb := range bound {
 		reads.Go(func() { all[i], errs[i] = a.Runtimes.TokenIn(ctx, claim, sb) })
 	}

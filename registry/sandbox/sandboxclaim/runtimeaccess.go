@@ -80,7 +80,7 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 		return nil, err
 	}
 	answer := &v1alpha1.SandboxClaimRuntimeAccess{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}, Spec: asked.Spec}
-	var told []v1alpha1.ClaimedSandbox
+	var returned []v1alpha1.ClaimedSandbox
 	for _, sb := range bound {
 		token := "" // where none was set
 		if rules.HasToken(claim, sb) {
@@ -91,9 +91,9 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 		answer.Status.Sandboxes = append(answer.Status.Sandboxes, v1alpha1.SandboxRuntimeAccess{
 			Name: sb.Name, UID: sb.UID, URL: r.runtimes.URL(sb), AccessToken: token,
 		})
-		told = append(told, v1alpha1.ClaimedSandbox{Name: sb.Name})
+		returned = append(returned, v1alpha1.ClaimedSandbox{Name: sb.Name})
 	}
-	audited(ctx, claim, told)
+	audited(ctx, claim, returned)
 	return answer, nil
 }
 
