@@ -6,7 +6,6 @@ package allocator
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
-	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -37,22 +35,8 @@ type planner struct {
 // attempt is one try to bring a claim forward: it finds what the claim needs, takes or makes it, and plans
 // the transaction that comes next. The caller commits that plan.
 type attempt struct {
-	planner     *planner
-	reservation *reservation
-	state       plan.State
-	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
-	waiter *queue.Waiter
-	// dry is set if the attempt takes nothing and makes nothing, as in a preview.
-	dry bool
-	// throttled is for how long the attempt takes nothing and makes nothing, because the write
-	// limits would reject that.
-	throttled time.Duration
-
-	marks    *plan.Marks
-	preparer *candidates.Preparer
-	model    *candidates.Model
-	// wouldMake is how many sandboxes a dry attempt would make.
-	wouldMake int
+	finder
+	state plan.State
 }
 
 // plan makes the next plan. The caller has set the claim of the state, what it holds, and New;
@@ -60,57 +44,66 @@ type attempt struct {
 func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	ctx, span := tracing.Start(ctx, "Find sandboxes")
 	defer span.End(slow)
-	s := &a.state
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
+	if err := a.findPools(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.check(ctx); err != nil {
+		return nil, err
+	}
+	p, err := a.draftOrEnd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.state.Eligible, a.state.Name = a.assessment.State.Eligible, a.assessment.State.Name
+	a.reservation.recordPlan(a.marks)
+	a.scheduleLook(p)
+	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
+	return p, nil
+}
+
+// prepare sets what the state of the claim is apart from its pools, and what is to be written on its
+// sandboxes. What was found out by earlier attempts is in the reservation.
+func (a *attempt) prepare() error {
+	s, r := &a.state, a.reservation
 	s.Now = a.planner.clock.Now()
 	a.releaseIfEdited(s.Claim.Generation)
-	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = a.reservation.room, a.reservation.refused, a.reservation.makeBackoff.isOver(s.Now), nil, plan.NameFree
-	s.Denied = a.reservation.denied
+	s.Room, s.Refused, s.Denied, s.MayMake = r.room, r.refused, r.denied, r.makeBackoff.isOver(s.Now)
+	s.Broken, s.Name, s.Setups.LeftOut = nil, plan.NameFree, a.dry
 	a.model, a.preparer = nil, &candidates.Preparer{Templates: a.planner.templates, Stock: a.planner.stock, Claim: s.Claim, Now: s.Now}
-	var err error
 	marked := s.Claim
 	if a.dry { // what it adds to thousands of sandboxes is not shown
 		without := *s.Claim
 		without.Spec.Labels, without.Spec.Annotations = nil, nil
 		marked = &without
 	}
+	var err error
 	if a.marks, err = plan.NewMarks(marked); err != nil {
-		return nil, err
+		return err
 	}
-	a.marks.Seal, s.Setups.LeftOut = a.planner.seal, a.dry
+	a.marks.Seal = a.planner.seal
+	return nil
+}
+
+// findPools finds the pools that may serve the claim, and releases what was taken from them earlier and is
+// stale by now.
+func (a *attempt) findPools(ctx context.Context) (err error) {
+	s := &a.state
 	if s.Eligible, err = a.planner.stock.Eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
-			return nil, err
+			return err
 		}
 		s.Broken = unread(ctx, s.Claim, err) // its time is up all the same
 	}
 	if s.New {
 		if err := ofOneTemplate(s.Claim, &s.Eligible); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	a.resumeSuspended()
-	if err := a.releaseStale(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.checkRefused(ctx); err != nil {
-		return nil, err
-	}
-	if s.New || !claims.EndsRefused(s.Claim) {
-		if err := a.refuse(a.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !a.isCacheEnough())); err != nil {
-			return nil, err
-		}
-	}
-	assessment, p, err := a.draftOrEnd(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a.state.Eligible, a.state.Name = assessment.State.Eligible, assessment.State.Name
-	a.reservation.charged = len(a.reservation.made) // the quota controller may have released charges without a sandbox by now
-	a.reservation.heldBack.Insert(a.marks.HeldBack()...)
-	a.reservation.withoutRuntime.Insert(a.marks.WithoutRuntime()...)
-	a.scheduleLook(p)
-	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
-	return p, nil
+	return a.releaseStale(ctx)
 }
 
 // releaseIfEdited releases what is reserved if the claim was edited since that was prepared, because it
@@ -148,30 +141,29 @@ func (a *attempt) scheduleLook(p *plan.Plan) {
 }
 
 // draft makes a plan of what is found now.
-func (a *attempt) draft(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
-	assessment := plan.Assess(a.state)
-	offer, err := a.find(ctx, assessment)
+func (a *attempt) draft(ctx context.Context) (*plan.Plan, error) {
+	a.assessment = plan.Assess(a.state)
+	offer, err := a.find(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if refused := a.checkMounts(assessment, &offer); refused != nil {
-		return nil, nil, refused
+	if refused := checkMounts(a.assessment, &offer); refused != nil {
+		return nil, refused
 	}
-	p, err := assessment.Next(offer, a.marks)
-	return assessment, p, err
+	return a.assessment.Next(offer, a.marks)
 }
 
 // draftOrEnd makes a plan. A claim that is stored, and whose additionalPodMetadata or
 // volumes do not go with what would serve it, gets no more and ends; one that is new is
 // refused.
-func (a *attempt) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
-	assessment, p, err := a.draft(ctx)
+func (a *attempt) draftOrEnd(ctx context.Context) (*plan.Plan, error) {
+	p, err := a.draft(ctx)
 	refused, ok := errors.AsType[*RefusedError](err)
 	switch {
 	case !ok:
-		return assessment, p, err
+		return p, err
 	case a.refuse(refused) != nil && a.state.New:
-		return nil, nil, refused
+		return nil, refused
 	}
 	a.release() // others can use what does not fit this claim
 	a.reservation.made = nil

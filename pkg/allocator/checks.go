@@ -17,14 +17,27 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// checkRefused finds out whether the template takes what the claim adds to its
+// check finds out whether the claim can have what it adds to its sandboxes. A new claim is refused
+// otherwise.
+func (a *attempt) check(ctx context.Context) error {
+	if err := a.checkModel(ctx); err != nil {
+		return err
+	}
+	s := &a.state
+	if !s.New && claims.EndsRefused(s.Claim) {
+		return nil
+	}
+	return a.refuse(a.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !isCacheEnough(s)))
+}
+
+// checkModel finds out whether the template takes what the claim adds to its
 // sandboxes, if more of them have to be made. A claim that is stored meets an error
 // again where a sandbox is to be made.
-func (a *attempt) checkRefused(ctx context.Context) error {
+func (a *attempt) checkModel(ctx context.Context) error {
 	if !plan.NeedsModel(&a.state) {
 		return nil
 	}
-	model, err := a.findModel(ctx, &a.state.Eligible)
+	model, err := a.planner.findModel(ctx, &a.state)
 	if err != nil {
 		if ctx.Err() != nil || a.state.New {
 			return err
@@ -53,19 +66,20 @@ func (a *attempt) refuse(err error) error {
 	return nil
 }
 
-// isCacheEnough reports whether the claim is stored and is refused nothing for good: what the
+// isCacheEnough reports whether a claim is stored and is refused nothing for good: what the
 // caches say is enough then, because their events make the claim due. So edits of templates cost
 // no reads for each claim that is refused.
-func (a *attempt) isCacheEnough() bool {
-	return !a.state.New && !claims.EndsRefused(a.state.Claim)
+func isCacheEnough(s *plan.State) bool {
+	return !s.New && !claims.EndsRefused(s.Claim)
 }
 
-// findModel returns the model of the claim's fresh sandboxes. e is changed to what it is of.
-func (a *attempt) findModel(ctx context.Context, e *claims.Eligible) (*candidates.Model, error) {
-	if a.isCacheEnough() {
-		return a.planner.templates.Model(ctx, a.state.Claim, e, a.planner.store)
+// findModel returns the model of the fresh sandboxes of a claim. The pools of the state are changed to
+// what it is of.
+func (p *planner) findModel(ctx context.Context, s *plan.State) (*candidates.Model, error) {
+	if isCacheEnough(s) {
+		return p.templates.Model(ctx, s.Claim, &s.Eligible, p.store)
 	}
-	return a.planner.confirmedModel(ctx, a.state.Claim, e)
+	return p.confirmedModel(ctx, s.Claim, &s.Eligible)
 }
 
 // confirmedModel returns the model of a claim's fresh sandboxes. Before the claim is
@@ -121,7 +135,7 @@ var mountsPath = field.NewPath("spec", "dynamicVolumesMount")
 
 // checkMounts is why a claim gets no more: it has volumes mounted into its sandboxes, which
 // an agent-runtime does, and what is offered has none.
-func (a *attempt) checkMounts(assessment *plan.Assessment, o *plan.Offer) *RefusedError {
+func checkMounts(assessment *plan.Assessment, o *plan.Offer) *RefusedError {
 	if !claims.Mounts(assessment.State.Claim) {
 		return nil
 	}

@@ -65,7 +65,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
-	try := &attempt{planner: a.planner, reservation: &u.work.reservation, state: plan.State{Claim: claim, New: true, Start: now}}
+	try := &attempt{finder: finder{planner: a.planner, reservation: &u.work.reservation}, state: plan.State{Claim: claim, New: true, Start: now}}
 	if claims.Mounts(claim) {
 		try.state.Setups, _ = a.finisher.setupsOf(u, nil)
 	}

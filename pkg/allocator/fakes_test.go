@@ -259,7 +259,7 @@ func (d *desk) left(set string) int { return d.stock.Queue.Stock(poolNamed(set))
 
 // newAttempt is the first attempt of a claim.
 func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
-	return &attempt{planner: d.planner, reservation: newReservation(), state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
+	return &attempt{finder: finder{planner: d.planner, reservation: newReservation()}, state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
 }
 
 // nextAttempt is one of a claim that another server stored a second ago.
@@ -267,7 +267,7 @@ func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
 	d.Feeds().ClaimChanged(claim)
 	u := d.finisher.known.of(claim.UID)
-	return &attempt{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
+	return &attempt{finder: finder{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.start()}}
 }
 
 // attemptOf is the first attempt of a claim, or a later one.

@@ -171,7 +171,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer f.committer.throttles.done(key, uid)
-	try := &attempt{planner: f.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}
+	try := &attempt{finder: finder{planner: f.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if try.state.Setups, hopeless = f.setupsOf(u, seen.held); u.work.reservation.refused == nil {

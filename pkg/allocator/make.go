@@ -22,96 +22,99 @@ import (
 )
 
 // explainBroken is why no sandboxes can be made for a claim whose time is up.
-func (a *attempt) explainBroken(ctx context.Context, assessment *plan.Assessment) (broken, err error) {
-	if a.reservation.unknown != nil {
-		return a.reservation.unknown, nil
+func (f *finder) explainBroken(ctx context.Context) (broken, err error) {
+	if f.reservation.unknown != nil {
+		return f.reservation.unknown, nil
 	}
-	model, err := a.planner.templates.Model(ctx, assessment.State.Claim, &assessment.State.Eligible, a.planner.store)
+	model, err := f.planner.templates.Model(ctx, f.assessment.State.Claim, &f.assessment.State.Eligible, f.planner.store)
 	switch {
-	case err == nil && model.Broken == nil && model.Limit.Left(assessment.State.Held) < assessment.Missing():
+	case err == nil && model.Broken == nil && model.Limit.Left(f.assessment.State.Held) < f.assessment.Missing():
 		return model.Limit, nil
 	case err == nil:
 		return model.Broken, nil
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	return unread(ctx, assessment.State.Claim, err), nil // its time is up all the same
+	return unread(ctx, f.assessment.State.Claim, err), nil // its time is up all the same
 }
 
 // loadModel finds what sandboxes for the claim look like, or what is broken so that none
 // can be made now.
-func (a *attempt) loadModel(ctx context.Context, assessment *plan.Assessment) (broken, err error) {
-	if a.model == nil {
-		model, err := a.findModel(ctx, &assessment.State.Eligible)
+func (f *finder) loadModel(ctx context.Context) (broken, err error) {
+	if f.model == nil {
+		model, err := f.planner.findModel(ctx, &f.assessment.State)
 		switch {
 		case err == nil:
-			a.model = model
-		case ctx.Err() != nil || assessment.FailsOnShortage():
+			f.model = model
+		case ctx.Err() != nil || f.assessment.FailsOnShortage():
 			return nil, err
 		default: // the claim goes on with what there is, and looks again
-			return unread(ctx, assessment.State.Claim, err), nil
+			return unread(ctx, f.assessment.State.Claim, err), nil
 		}
 	}
-	if a.model.Refused != nil && (assessment.State.New || a.model.Refused.Reason == v1alpha1.ReasonInvalidMetadata) {
-		return nil, a.model.Refused
+	if f.model.Refused != nil && (f.assessment.State.New || f.model.Refused.Reason == v1alpha1.ReasonInvalidMetadata) {
+		return nil, f.model.Refused
 	}
-	return a.model.Broken, nil
+	return f.model.Broken, nil
 }
 
 // makeLimit returns how many sandboxes may be made for a claim that lacks some, in this attempt, and
 // why not all of them. Where a part of them would be made for nothing, there are
 // none.
-func (a *attempt) makeLimit(assessment *plan.Assessment, lacks int) (int, error) {
-	left, wants := a.model.Limit.Left(assessment.State.Held), lacks
-	if assessment.FailsOnShortage() { // which has to be known before the first transaction
-		wants = assessment.Missing() - len(a.reservation.taken)
+func (f *finder) makeLimit(lacks int) (int, error) {
+	left, wants := f.model.Limit.Left(f.assessment.State.Held), lacks
+	if f.assessment.FailsOnShortage() { // which has to be known before the first transaction
+		wants = f.assessment.Missing() - len(f.reservation.taken)
 	}
 	switch {
 	case wants <= left:
 		return lacks, nil
-	case claims.AllOrNothing(assessment.State.Claim) || assessment.FailsOnShortage():
-		return 0, a.model.Limit
+	case claims.AllOrNothing(f.assessment.State.Claim) || f.assessment.FailsOnShortage():
+		return 0, f.model.Limit
 	}
-	return left, a.model.Limit
+	return left, f.model.Limit
 }
 
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim
 // fails; one that goes on does so without them, and tries again later.
-func (a *attempt) makeFresh(ctx context.Context, assessment *plan.Assessment, n int) error {
-	admitted := len(a.reservation.made)
-	if claims.SandboxName(assessment.State.Claim) != "" && admitted == 0 {
+func (f *finder) makeFresh(ctx context.Context, n int) error {
+	s, r := &f.assessment.State, f.reservation
+	admitted := len(r.made)
+	ownName := claims.SandboxName(s.Claim)
+	if ownName != "" && admitted == 0 {
 		var err error
-		if assessment.State.Name, err = a.nameState(ctx, assessment.State.Claim); err != nil || assessment.State.Name != plan.NameFree {
+		if s.Name, err = f.nameState(ctx, s.Claim); err != nil || s.Name != plan.NameFree {
 			return err
 		}
 	}
-	made := slices.Clone(a.reservation.made)
+	made := slices.Clone(r.made)
 	for len(made) < n {
-		name := cmp.Or(claims.SandboxName(assessment.State.Claim), podtemplate.NewName(a.model.Sandbox.GenerateName))
-		sb, err := a.marks.NewSandbox(a.model.Sandbox, a.model.PodMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), assessment.State.Now)
+		name := cmp.Or(ownName, podtemplate.NewName(f.model.Sandbox.GenerateName))
+		sb, err := f.marks.NewSandbox(f.model.Sandbox, f.model.PodMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), s.Now)
 		if err != nil {
 			return err
 		}
 		made = append(made, sb)
 	}
-	if a.planner.admit != nil && len(made) > admitted {
-		if err := a.planner.admit(ctx, assessment.State.Claim, made[admitted:], max(0, len(made)-a.reservation.charged)); err != nil {
-			if assessment.State.New {
-				return err
-			}
-			if errors.Is(err, ErrIdentityUnknown) {
-				a.reservation.unknown = ErrIdentityUnknown
-				return nil
-			}
-			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(assessment.State.Claim))
-			a.reservation.makeBackoff.start(assessment.State.Now)
-			a.reservation.denied = denial(err)
-			assessment.State.Denied = a.reservation.denied
+	if f.planner.admit != nil && len(made) > admitted {
+		err := f.planner.admit(ctx, s.Claim, made[admitted:], max(0, len(made)-r.charged))
+		switch {
+		case err == nil:
+		case s.New:
+			return err
+		case errors.Is(err, ErrIdentityUnknown):
+			r.unknown = ErrIdentityUnknown
+			return nil
+		default:
+			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(s.Claim))
+			r.makeBackoff.start(s.Now)
+			r.denied = denial(err)
+			s.Denied = r.denied
 			return nil
 		}
 	}
-	a.reservation.denied, assessment.State.Denied = nil, nil
-	a.reservation.made, a.reservation.charged = made, max(a.reservation.charged, len(made))
+	r.denied, s.Denied = nil, nil
+	r.made, r.charged = made, max(r.charged, len(made))
 	return nil
 }
 
@@ -134,13 +137,13 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // sandbox has it, the claim waits, and the deletion of that sandbox makes the claim due. This is
 // found out before admission sees the new sandbox, because admission would charge a quota at each
 // try. The transaction finds out whether the name is free.
-func (a *attempt) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
-	other, err := a.planner.store.Sandbox(ctx, claim.Namespace, claim.Name, a.reservation.nameSeen)
+func (f *finder) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
+	other, err := f.planner.store.Sandbox(ctx, claim.Namespace, claim.Name, f.reservation.nameSeen)
 	switch {
 	case err != nil:
 		return plan.NameFree, err
 	case other == nil:
-		a.reservation.nameSeen = 0
+		f.reservation.nameSeen = 0
 		return plan.NameFree, nil
 	case other.DeletionTimestamp != nil:
 		return plan.NameLeaving, nil

@@ -18,7 +18,7 @@ import (
 func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
-	try := &attempt{planner: a.planner, reservation: newReservation(), dry: true, state: plan.State{Claim: claim, New: true, Start: now}}
+	try := &attempt{finder: finder{planner: a.planner, reservation: newReservation(), dry: true}, state: plan.State{Claim: claim, New: true, Start: now}}
 	try.reservation.room = claims.Replicas(claim) // all its transactions in one
 	p, err := try.plan(ctx)
 	if err != nil {

@@ -65,6 +65,14 @@ func newReservation() *reservation {
 	}
 }
 
+// recordPlan notes what a plan was made with. Charges of sandboxes that were dropped before are not
+// counted on any more: the quota controller may have released them by now.
+func (r *reservation) recordPlan(m *plan.Marks) {
+	r.charged = len(r.made)
+	r.heldBack.Insert(m.HeldBack()...)
+	r.withoutRuntime.Insert(m.WithoutRuntime()...)
+}
+
 // release releases what was taken and not bound.
 func (r *reservation) release(q *queue.Queue) {
 	q.Release(r.candidates())

@@ -54,9 +54,9 @@ func TestCandidatesAreRaised(t *testing.T) {
 		// unreadable is a template that cannot be read.
 		unreadable string
 		// resize, or else what the status says.
-		resize bool
-		reported   string
-		err    error
+		resize   bool
+		reported string
+		err      error
 	}{
 		"smaller by a patch":      {set: setOf("a", "py", smaller), template: large(), resize: true},
 		"smaller by an old one":   {set: setOf("a", "py", atRevision("def")), template: large(), resize: true},

@@ -6,63 +6,88 @@ package allocator
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
+// finder finds sandboxes for one claim in one attempt: it takes them from pools, and makes them (make.go).
+type finder struct {
+	planner     *planner
+	reservation *reservation
+	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
+	waiter *queue.Waiter
+	// dry is set if the attempt takes nothing and makes nothing, as in a preview.
+	dry bool
+	// throttled is for how long the attempt takes nothing and makes nothing, because the write
+	// limits would reject that.
+	throttled time.Duration
+
+	marks    *plan.Marks
+	preparer *candidates.Preparer
+	// assessment says what the claim needs; nil before it is known.
+	assessment *plan.Assessment
+	// model is what is made for the claim; nil before it was looked up.
+	model *candidates.Model
+	// wouldMake is how many sandboxes a dry attempt would make.
+	wouldMake int
+}
+
 // find takes and makes what a claim needs, as far as one transaction can take it.
-func (a *attempt) find(ctx context.Context, assessment *plan.Assessment) (plan.Offer, error) {
-	needs := assessment.Needs()
+func (f *finder) find(ctx context.Context) (plan.Offer, error) {
+	needs := f.assessment.Needs()
 	switch {
 	case needs.Explain:
-		broken, err := a.explainBroken(ctx, assessment)
+		broken, err := f.explainBroken(ctx)
 		return plan.Offer{Broken: broken}, err
 	case needs.Take == 0:
 		return plan.Offer{}, nil
-	case a.throttled > 0:
-		a.release()
+	case f.throttled > 0:
+		f.release()
 		return plan.Offer{}, nil
 	}
-	if assessment.IsTrial() {
-		if err := a.take(ctx, assessment, 1, false); err != nil {
+	if f.assessment.IsTrial() {
+		if err := f.take(ctx, 1, false); err != nil {
 			return plan.Offer{}, err
 		}
-		if len(a.reservation.taken) > 0 {
-			assessment.SkipTrial(a.reservation.taken[0].prepared)
-			needs = assessment.Needs()
+		if len(f.reservation.taken) > 0 {
+			f.assessment.SkipTrial(f.reservation.taken[0].prepared)
+			needs = f.assessment.Needs()
 		}
-		a.releaseBeyond(needs.Take)
+		f.releaseBeyond(needs.Take)
 	}
 	var broken error
 	if needs.Make {
 		var done bool
 		var err error
-		if done, broken, err = a.takeOrMake(ctx, assessment, needs.Take); done || err != nil {
-			return a.offer(nil), err
+		if done, broken, err = f.takeOrMake(ctx, needs.Take); done || err != nil {
+			return f.offer(nil), err
 		}
 	}
-	if assessment.FailsOnShortage() {
+	if f.assessment.FailsOnShortage() {
 		// All that are missing, so that no other claim counts on the same ones.
-		err := a.takeOrFail(ctx, assessment, assessment.Missing(), broken)
-		return a.offer(broken), err
+		err := f.takeOrFail(ctx, f.assessment.Missing(), broken)
+		return f.offer(broken), err
 	}
-	if err := a.take(ctx, assessment, needs.Take, claims.AllOrNothing(assessment.State.Claim)); err != nil {
+	atOnce := claims.AllOrNothing(f.assessment.State.Claim)
+	if err := f.take(ctx, needs.Take, atOnce); err != nil {
 		return plan.Offer{}, err
 	}
-	if len(a.reservation.taken) < needs.Take && claims.AllOrNothing(assessment.State.Claim) {
-		a.release() // others can use them
+	if atOnce && len(f.reservation.taken) < needs.Take {
+		f.release() // others can use them
 	}
-	return a.offer(broken), nil
+	return f.offer(broken), nil
 }
 
 // offer is what is reserved.
-func (a *attempt) offer(broken error) plan.Offer {
-	o := plan.Offer{Made: a.reservation.made, WouldMake: a.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(a.reservation.taken))}
-	for _, c := range a.reservation.taken {
+func (f *finder) offer(broken error) plan.Offer {
+	o := plan.Offer{Made: f.reservation.made, WouldMake: f.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(f.reservation.taken))}
+	for _, c := range f.reservation.taken {
 		o.Candidates = append(o.Candidates, *c.prepared)
 	}
 	return o
@@ -70,55 +95,57 @@ func (a *attempt) offer(broken error) plan.Offer {
 
 // takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
 // why none can be made for it, although it would take these.
-func (a *attempt) takeOrFail(ctx context.Context, assessment *plan.Assessment, n int, broken error) error {
-	if err := a.takeConfirmed(ctx, assessment, n, false); err != nil || len(a.reservation.taken) >= n {
+func (f *finder) takeOrFail(ctx context.Context, n int, broken error) error {
+	s := &f.assessment.State
+	if err := f.takeConfirmed(ctx, n, claims.AllOrNothing(s.Claim)); err != nil || len(f.reservation.taken) >= n {
 		return err
 	}
-	available := len(a.reservation.taken)
-	if !a.dry { // which has taken none
-		available = min(n, available+a.planner.stock.Queue.Free(candidates.SourcesOf(&assessment.State.Eligible)))
+	available := len(f.reservation.taken)
+	if !f.dry { // which has taken none
+		available = min(n, available+f.planner.stock.Queue.Free(candidates.SourcesOf(&s.Eligible)))
 	}
-	return shortage(assessment.State.Claim, &assessment.State.Eligible, n, available, broken)
+	return shortage(s.Claim, &s.Eligible, n, available, broken)
 }
 
-// takeConfirmed takes n sandboxes, and for a claim that is not stored yet looks again
-// before there are too few. anyNumber says that any will do.
-func (a *attempt) takeConfirmed(ctx context.Context, assessment *plan.Assessment, n int, anyNumber bool) error {
-	atOnce := claims.AllOrNothing(assessment.State.Claim) && !anyNumber
-	if err := a.take(ctx, assessment, n, atOnce); err != nil || len(a.reservation.taken) >= n || !assessment.State.New {
+// takeConfirmed takes n sandboxes, or with atOnce n or none. For a claim that is not stored yet it looks
+// again before there are too few.
+func (f *finder) takeConfirmed(ctx context.Context, n int, atOnce bool) (err error) {
+	s := &f.assessment.State
+	if err := f.take(ctx, n, atOnce); err != nil || len(f.reservation.taken) >= n || !s.New {
 		return err
 	}
-	var err error
-	if assessment.State.Eligible, err = a.planner.stock.LookAgain(ctx, assessment.State.Claim, assessment.State.Eligible, n-len(a.reservation.taken)); err != nil {
+	if s.Eligible, err = f.planner.stock.LookAgain(ctx, s.Claim, s.Eligible, n-len(f.reservation.taken)); err != nil {
 		return err
 	}
-	return a.take(ctx, assessment, n, atOnce)
+	return f.take(ctx, n, atOnce)
 }
 
 // take reserves sandboxes of the pools until there are n or no more. A claim
 // is queued for all that it lacks, also where n is what one transaction takes: it keeps its
 // position while it writes.
-func (a *attempt) take(ctx context.Context, assessment *plan.Assessment, n int, atOnce bool) error {
-	sources := candidates.SourcesOf(&assessment.State.Eligible)
-	if a.dry {
-		a.reservation.taken = nil
-		_, err := a.reserve(ctx, a.planner.stock.Queue.Peek(sources, n))
+func (f *finder) take(ctx context.Context, n int, atOnce bool) error {
+	s, q := &f.assessment.State, f.planner.stock.Queue
+	sources := candidates.SourcesOf(&s.Eligible)
+	if f.dry {
+		f.reservation.taken = nil
+		_, err := f.reserve(ctx, q.Peek(sources, n))
 		return err
 	}
-	for len(a.reservation.taken) < n {
-		lacks := n - len(a.reservation.taken)
+	for len(f.reservation.taken) < n {
+		lacks := n - len(f.reservation.taken)
 		var got []poolindex.Candidate
-		if a.waiter == nil {
-			got = a.planner.stock.Queue.TakeFree(sources, lacks, atOnce)
+		if f.waiter == nil {
+			got = q.TakeFree(sources, lacks, atOnce)
 		} else {
-			a.planner.stock.Queue.Wait(a.waiter, candidates.WantsOf(assessment.State.Claim, &assessment.State.Eligible, plan.Wants{Need: assessment.Missing(), AtOnce: atOnce, Yields: assessment.Wants().Yields}, len(a.reservation.taken)))
-			got = a.planner.stock.Queue.Take(a.waiter, lacks)
+			wants := plan.Wants{Need: f.assessment.Missing(), AtOnce: atOnce, Yields: f.assessment.Wants().Yields}
+			q.Wait(f.waiter, candidates.WantsOf(s.Claim, &s.Eligible, wants, len(f.reservation.taken)))
+			got = q.Take(f.waiter, lacks)
 		}
 		if len(got) == 0 {
 			return nil
 		}
-		if left, err := a.reserve(ctx, got); err != nil {
-			a.planner.stock.Queue.Release(left)
+		if left, err := f.reserve(ctx, got); err != nil {
+			q.Release(left)
 			return err
 		}
 	}
@@ -127,17 +154,17 @@ func (a *attempt) take(ctx context.Context, assessment *plan.Assessment, n int, 
 
 // reserve adds candidates to the reservation. After an error it returns those that it has
 // not looked at.
-func (a *attempt) reserve(ctx context.Context, got []poolindex.Candidate) (left []poolindex.Candidate, err error) {
+func (f *finder) reserve(ctx context.Context, got []poolindex.Candidate) (left []poolindex.Candidate, err error) {
 	for i, from := range got {
-		as, err := a.preparer.Prepare(ctx, from)
+		as, err := f.preparer.Prepare(ctx, from)
 		missing, isMissing := errors.AsType[candidates.NoTemplateError](err)
 		switch {
 		case err == nil:
-			a.reservation.taken = append(a.reservation.taken, reservedSandbox{from, as})
-		case isMissing && !a.dry:
-			a.suspend(from, missing)
-		case errors.Is(err, candidates.ErrGone) && !a.dry:
-			a.planner.stock.Queue.Discard(from)
+			f.reservation.taken = append(f.reservation.taken, reservedSandbox{from, as})
+		case isMissing && !f.dry:
+			f.suspend(from, missing)
+		case errors.Is(err, candidates.ErrGone) && !f.dry:
+			f.planner.stock.Queue.Discard(from)
 		case !isMissing && !errors.Is(err, candidates.ErrGone):
 			return got[i:], err
 		}
@@ -147,27 +174,27 @@ func (a *attempt) reserve(ctx context.Context, got []poolindex.Candidate) (left 
 
 // releaseBeyond releases all but the first n taken sandboxes. There can be more than n after a
 // conflict on the sandbox that runs the claim's image.
-func (a *attempt) releaseBeyond(n int) {
-	if len(a.reservation.taken) <= n {
+func (f *finder) releaseBeyond(n int) {
+	if len(f.reservation.taken) <= n {
 		return
 	}
-	kept := a.reservation.taken[:n:n]
-	a.reservation.taken = a.reservation.taken[n:]
-	a.release()
-	a.reservation.taken = kept
+	kept := f.reservation.taken[:n:n]
+	f.reservation.taken = f.reservation.taken[n:]
+	f.release()
+	f.reservation.taken = kept
 }
 
 // release releases what was taken and not bound. A dry attempt has taken nothing: others can take what
 // it has looked at.
-func (a *attempt) release() {
-	if a.dry {
-		a.reservation.taken = nil
+func (f *finder) release() {
+	if f.dry {
+		f.reservation.taken = nil
 		return
 	}
-	if a.waiter != nil && len(a.reservation.taken) > 0 {
-		a.planner.stock.Queue.Leave(a.waiter) // or it would be woken by what it gives back
+	if f.waiter != nil && len(f.reservation.taken) > 0 {
+		f.planner.stock.Queue.Leave(f.waiter) // or it would be woken by what it gives back
 	}
-	a.reservation.release(a.planner.stock.Queue)
+	f.reservation.release(f.planner.stock.Queue)
 }
 
 // shortage is the error of a claim that would rather fail than wait and finds too few sandboxes. broken is why none can be made for it although it would take these.
@@ -189,67 +216,67 @@ func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, availabl
 }
 
 // releaseStale releases what was taken in an earlier attempt and is stale by now.
-func (a *attempt) releaseStale(ctx context.Context) error {
-	kept := a.reservation.taken[:0:0]
-	for i, got := range a.reservation.taken {
-		err := a.preparer.CheckStale(ctx, got.candidate.Pool, got.prepared.Sandbox)
+func (f *finder) releaseStale(ctx context.Context) error {
+	kept := f.reservation.taken[:0:0]
+	for i, got := range f.reservation.taken {
+		err := f.preparer.CheckStale(ctx, got.candidate.Pool, got.prepared.Sandbox)
 		missing, isStale := errors.AsType[candidates.NoTemplateError](err)
 		switch {
 		case isStale:
-			a.suspend(got.candidate, missing)
+			f.suspend(got.candidate, missing)
 		case err != nil:
-			a.reservation.taken = append(kept, a.reservation.taken[i:]...)
+			f.reservation.taken = append(kept, f.reservation.taken[i:]...)
 			return err
 		default:
 			kept = append(kept, got)
 		}
 	}
-	a.reservation.taken = kept
+	f.reservation.taken = kept
 	return nil
 }
 
 // suspend releases a candidate, and keeps all that are like it from claims until a set or a template
 // changes.
-func (a *attempt) suspend(from poolindex.Candidate, why candidates.NoTemplateError) {
-	a.planner.stock.Queue.Release([]poolindex.Candidate{from})
-	a.planner.stock.Index.Suspend(from.Pool, from.Revision, why.AsOf)
+func (f *finder) suspend(from poolindex.Candidate, why candidates.NoTemplateError) {
+	f.planner.stock.Queue.Release([]poolindex.Candidate{from})
+	f.planner.stock.Index.Suspend(from.Pool, from.Revision, why.AsOf)
 }
 
 // takeOrMake takes what there is in the pools, and makes sandboxes for the rest. done is
 // false if not all can be made now, because of what broken says or because there is
 // nothing to make them from any more.
-func (a *attempt) takeOrMake(ctx context.Context, assessment *plan.Assessment, n int) (done bool, broken, err error) {
-	if err := a.takeConfirmed(ctx, assessment, n, true); err != nil {
+func (f *finder) takeOrMake(ctx context.Context, n int) (done bool, broken, err error) {
+	if err := f.takeConfirmed(ctx, n, false); err != nil {
 		return false, nil, err
 	}
-	lacks := n - len(a.reservation.taken)
+	lacks := n - len(f.reservation.taken)
 	if lacks <= 0 {
 		return true, nil, nil
 	}
-	if !assessment.State.Eligible.CanMake() {
+	if !f.assessment.State.Eligible.CanMake() {
 		return false, nil, nil
 	}
-	if a.reservation.unknown != nil {
-		return false, a.reservation.unknown, nil
+	if f.reservation.unknown != nil {
+		return false, f.reservation.unknown, nil
 	}
-	if broken, err = a.loadModel(ctx, assessment); broken != nil || err != nil {
+	if broken, err = f.loadModel(ctx); broken != nil || err != nil {
 		return false, broken, err
 	}
-	if lacks, broken = a.makeLimit(assessment, lacks); broken != nil && lacks == 0 {
+	if lacks, broken = f.makeLimit(lacks); broken != nil && lacks == 0 {
 		return false, broken, nil
 	}
-	if a.dry {
-		a.wouldMake = lacks
+	if f.dry {
+		f.wouldMake = lacks
 		return broken == nil, broken, nil
 	}
-	if err := a.makeFresh(ctx, assessment, lacks); err != nil {
+	if err := f.makeFresh(ctx, lacks); err != nil {
 		return false, nil, err
 	}
-	if a.reservation.unknown != nil {
-		return false, a.reservation.unknown, nil
+	if f.reservation.unknown != nil {
+		return false, f.reservation.unknown, nil
 	}
-	if claims.AllOrNothing(assessment.State.Claim) && len(a.reservation.taken)+len(a.reservation.made) < n {
-		a.release() // others can use them until some can be made
+	if claims.AllOrNothing(f.assessment.State.Claim) && len(f.reservation.taken)+len(f.reservation.made) < n {
+		f.release() // others can use them until some can be made
 	}
 	return broken == nil, broken, nil
 }

@@ -54,7 +54,7 @@ func TestImageThatFails(t *testing.T) {
 		found   []Candidate
 		expired bool
 		// reported is the condition InplaceUpdate.
-		reported             string
+		reported         string
 		released, bound  int
 		ends, keptFailed bool
 	}{
