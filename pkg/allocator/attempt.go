@@ -98,7 +98,7 @@ func (a *attempt) findPools(ctx context.Context) (err error) {
 		s.Broken = unread(ctx, s.Claim, err) // its time is up all the same
 	}
 	if s.New {
-		if err := ofOneTemplate(s.Claim, &s.Eligible); err != nil {
+		if err := checkMismatch(s.Claim, &s.Eligible); err != nil {
 			return err
 		}
 	}

@@ -170,9 +170,9 @@ func runtimelessSet(e *claims.Eligible) string {
 	return "SandboxSet " + sets[0].Name
 }
 
-// ofOneTemplate fails with a *MismatchError for a claim that names both, where they do not
+// checkMismatch fails with a *MismatchError for a claim that names both, where they do not
 // belong together. The status of the claim reports what does not exist.
-func ofOneTemplate(claim *v1alpha1.SandboxClaim, e *claims.Eligible) error {
+func checkMismatch(claim *v1alpha1.SandboxClaim, e *claims.Eligible) error {
 	if !namesBoth(claim) || e.Problem == nil || e.Problem.Reason != v1alpha1.ReasonWarmPoolMismatch {
 		return nil
 	}

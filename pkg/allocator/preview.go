@@ -62,7 +62,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 	if err != nil {
 		return err
 	}
-	if err := ofOneTemplate(claim, &e); err != nil {
+	if err := checkMismatch(claim, &e); err != nil {
 		return a.refusal(ctx, claim, err)
 	}
 	if err := a.planner.checkMetadata(ctx, claim, &e, true); err != nil {
@@ -124,5 +124,5 @@ func (a *Allocator) CheckSource(ctx context.Context, claim *v1alpha1.SandboxClai
 	if err != nil {
 		return err
 	}
-	return ofOneTemplate(claim, &e)
+	return checkMismatch(claim, &e)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
 )
 
 // Binder stores a claim together with the sandboxes that it asks for.
@@ -58,8 +59,11 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 		return storage.ErrResourceVersionSetOnCreate
 	}
 	bound, err := s.binder.Create(ctx, claim)
-	if err != nil {
-		return statusError(key, claim, err)
+	switch {
+	case errors.Is(err, allocator.ErrClaimExists): // after which the generic store tries another generated name
+		return storage.NewKeyExistsError(key, 0)
+	case err != nil:
+		return statusError(claim, err)
 	}
 	audited(ctx, bound, bound.Status.Sandboxes)
 	warnIfShort(ctx, bound, false)

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
@@ -24,7 +23,7 @@ import (
 // The generic server answers 500 for a Status that is wrapped. One that comes from
 // below, such as that of a watch cache that begins again, was met before anything was
 // written, so it is returned as it is, with its Retry-After.
-func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
+func statusError(claim *v1alpha1.SandboxClaim, err error) error {
 	kind := kindOf(claim)
 	spec := field.NewPath("spec")
 	var shortage *allocator.ShortageError
@@ -36,7 +35,7 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists):
-		return storage.NewKeyExistsError(key, 0)
+		return apierrors.NewAlreadyExists(schema.GroupResource{Group: kind.Group, Resource: "sandboxclaims"}, claim.Name)
 	case errors.As(err, &refused):
 		return apierrors.NewInvalid(kind, claim.Name, refused.Errors)
 	case errors.As(err, &mismatch):

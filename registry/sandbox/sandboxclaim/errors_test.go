@@ -110,7 +110,7 @@ func TestErrors(t *testing.T) {
 				"create": func(err error) error { return storeerr.InterpretCreateError(err, claimResource, "mine") },
 				"update": func(err error) error { return storeerr.InterpretUpdateError(err, claimResource, "mine") },
 			} {
-				err := interpret(statusError("/sandboxclaims/ns/mine", claim, tc.err))
+				err := interpret(statusError(claim, tc.err))
 				if tc.code == http.StatusConflict && verb == "update" {
 					continue // GuaranteedUpdate updates what exists
 				}
@@ -138,15 +138,16 @@ func TestOtherErrors(t *testing.T) {
 		"deadline":  context.DeadlineExceeded,
 		"other":     errors.New("etcd refused the transaction"),
 	} {
-		if got := statusError("key", claim, err); got != err { //nolint:errorlint // the very same
+		if got := statusError(claim, err); got != err { //nolint:errorlint // the very same
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
 	forbidden := apierrors.NewForbidden(claimResource, "mine", errors.New("no"))
-	if diff := cmp.Diff(error(forbidden), statusError("key", claim, forbidden)); diff != "" {
+	if diff := cmp.Diff(error(forbidden), statusError(claim, forbidden)); diff != "" {
 		t.Errorf("a Status (-want +got):\n%s", diff)
 	}
-	if err := statusError("key", claim, fmt.Errorf("binding: %w", allocator.ErrClaimExists)); !storage.IsExist(err) {
+	storing := &bindingStorage{binder: &fakeBinder{err: fmt.Errorf("binding: %w", allocator.ErrClaimExists)}}
+	if err := storing.Create(t.Context(), "key", claim, nil, 0); !storage.IsExist(err) {
 		t.Errorf("got %v: a generated name would not be tried again", err)
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// ofOneTemplate admits only updates that leave a claim of agent-sandbox with a pool of the
+// checkSourceBefore admits only updates that leave a claim of agent-sandbox with a pool of the
 // template that it names beside the pool, if they change one of them. A pool may have another
 // template since: that is no reason to refuse every other change.
-func (r *REST) ofOneTemplate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+func (r *REST) checkSourceBefore(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		updated, isClaim := obj.(*v1alpha1.SandboxClaim)
 		stored, wasClaim := old.(*v1alpha1.SandboxClaim)
 		if isClaim && wasClaim && !sameSource(&updated.Spec, &stored.Spec) {
 			if err := r.binder.CheckSource(ctx, updated); err != nil {
-				return statusError("", updated, err)
+				return statusError(updated, err)
 			}
 		}
 		if admit == nil {

@@ -5,10 +5,8 @@ package sandboxclaim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,7 +19,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
@@ -82,15 +79,15 @@ func (r *REST) In(served *base.REST) *REST {
 // Create stores a claim. A dry run shows what would be bound now.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
-	tokens := tokensOf(ctx)
+	isDryRun, tokens := dryrun.IsDryRun(options.DryRun), tokensOf(ctx)
 	if tokens != nil {
 		createValidation = r.Tokens.admitted(tokens, createValidation, options)
 	}
-	created, err := r.Store.Create(ctx, obj, r.mountable(r.admittedLast(r.ofFreeName(createValidation), options.DryRun)), options)
+	created, err := r.Store.Create(ctx, obj, r.checkBefore(createValidation, isDryRun, r.checkName), options)
 	switch {
 	case err != nil:
 		return nil, err
-	case dryrun.IsDryRun(options.DryRun):
+	case isDryRun:
 		return r.preview(ctx, created)
 	case tokens != nil:
 		r.Tokens.fill(ctx, tokens, created)
@@ -101,85 +98,19 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes a claim, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	updateValidation = r.ofOneTemplate(updateValidation)
+	isDryRun := dryrun.IsDryRun(options.DryRun)
+	updateValidation = r.checkSourceBefore(updateValidation)
 	if r.Guard != nil {
 		ctx = r.Guard.WithRequested(ctx)
-		updateValidation = r.Guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun))
+		updateValidation = r.Guard.Update(updateValidation, isDryRun)
 	}
-	obj, created, err := r.Store.Update(ctx, name, base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
-	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
+	objInfo = base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options)
+	obj, created, err := r.Store.Update(ctx, name, objInfo, r.checkBefore(createValidation, isDryRun), updateValidation, forceAllowCreate, options)
+	if err != nil || !created || !isDryRun {
 		return obj, created, err
 	}
 	obj, err = r.preview(ctx, obj)
 	return obj, created, err
-}
-
-// admittedLast admits only claims that can be served as they ask, as far as can be seen.
-// A claim that is admitted is charged to the namespace's quota, and what was charged
-// for one that fails then is not given back: a client that tries again until
-// there is stock would use up its quota for nothing.
-func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
-	if admit == nil || dryrun.IsDryRun(dryRun) {
-		return admit // which charges nothing, or the preview says what is short
-	}
-	return func(ctx context.Context, obj runtime.Object) error {
-		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok {
-			switch err := r.binder.Check(ctx, claim); {
-			case errors.Is(err, allocator.ErrClaimExists): // the store is not there yet to say so in its words
-				return apierrors.NewAlreadyExists(r.DefaultQualifiedResource, claim.Name)
-			case err != nil && !r.isLenient(ctx, claim, err):
-				return statusError("", claim, err)
-			}
-			if err := r.strictly(ctx, claim); err != nil {
-				return err
-			}
-		}
-		return admit(ctx, obj)
-	}
-}
-
-// mountable admits only claims whose volumes can be mounted, as far as can be seen, so that
-// nothing is charged for others.
-func (r *REST) mountable(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
-	if r.CheckVolumes == nil {
-		return admit
-	}
-	return func(ctx context.Context, obj runtime.Object) error {
-		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok && len(claim.Spec.DynamicVolumesMount) > 0 {
-			switch wrong, err := r.CheckVolumes(ctx, claim); {
-			case err != nil:
-				return apierrors.NewServiceUnavailable(fmt.Sprintf("the volumes of claim %s cannot be looked at now: %v", claim.Name, err))
-			case len(wrong) > 0:
-				return apierrors.NewInvalid(kindOf(claim), claim.Name, wrong)
-			}
-		}
-		if admit == nil {
-			return nil
-		}
-		return admit(ctx, obj)
-	}
-}
-
-// ofFreeName admits only claims whose name is free. Admission charges a quota, and what
-// was charged for a name that is taken is not given back. The transaction decides all
-// the same: this is as good as the watch cache is new.
-func (r *REST) ofFreeName(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
-	if admit == nil {
-		return nil
-	}
-	return func(ctx context.Context, obj runtime.Object) error {
-		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok && r.exists(ctx, claim.Name, "0") && r.exists(ctx, claim.Name, "") {
-			return apierrors.NewAlreadyExists(r.DefaultQualifiedResource, claim.Name)
-		}
-		return admit(ctx, obj)
-	}
-}
-
-// exists reports whether a claim is there, at a resourceVersion or later: "0" asks the
-// watch cache, "" etcd. What cannot be read now is for the create to find out.
-func (r *REST) exists(ctx context.Context, name, resourceVersion string) bool {
-	_, err := r.Get(ctx, name, &metav1.GetOptions{ResourceVersion: resourceVersion})
-	return err == nil
 }
 
 func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object, error) {
@@ -189,7 +120,7 @@ func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object,
 	}
 	preview, err := r.binder.Preview(ctx, claim)
 	if err != nil {
-		return nil, statusError("", claim, err)
+		return nil, statusError(claim, err)
 	}
 	warnIfShort(ctx, preview, true)
 	return preview, nil

@@ -45,15 +45,12 @@ func (r *REST) isLenient(ctx context.Context, claim *v1alpha1.SandboxClaim, err 
 	return errors.As(err, &refused) || errors.As(err, &source) || errors.Is(err, allocator.ErrSetNotFound)
 }
 
-// strictly refuses a claim, where that is asked for, of which the condition Ready would say
-// that its pool or its template is not there, or that they do not take it.
-func (r *REST) strictly(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	if !v1alpha1.OfAgentSandbox(claim) || !r.isStrict(ctx) {
-		return nil
-	}
+// checkStrictly refuses a claim of agent-sandbox of which the condition Ready would say that its pool or
+// its template is not there, or that they do not take it.
+func (r *REST) checkStrictly(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	preview, err := r.binder.Preview(ctx, claim)
 	if err != nil {
-		return statusError("", claim, err)
+		return statusError(claim, err)
 	}
 	ready := meta.FindStatusCondition(preview.Status.Conditions, v1alpha1.ClaimConditionReady)
 	if ready == nil || ready.Status == metav1.ConditionTrue || !claims.AgentRefuses(ready.Reason) {
