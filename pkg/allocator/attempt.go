@@ -147,7 +147,7 @@ func (a *attempt) draft(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if refused := checkMounts(a.assessment, &offer); refused != nil {
+	if refused := checkMounts(&a.assessment.State, &offer); refused != nil {
 		return nil, refused
 	}
 	return a.assessment.Next(offer, a.marks)

@@ -135,13 +135,13 @@ var mountsPath = field.NewPath("spec", "dynamicVolumesMount")
 
 // checkMounts is why a claim gets no more: it has volumes mounted into its sandboxes, which
 // an agent-runtime does, and what is offered has none.
-func checkMounts(assessment *plan.Assessment, o *plan.Offer) *RefusedError {
-	if !claims.Mounts(assessment.State.Claim) {
+func checkMounts(s *plan.State, o *plan.Offer) *RefusedError {
+	if !claims.Mounts(s.Claim) {
 		return nil
 	}
-	pool := assessment.WithoutRuntime(o)
-	if pool == "" && assessment.State.New && len(o.Candidates)+len(o.Made) == 0 {
-		pool = runtimelessSet(&assessment.State.Eligible)
+	pool := plan.WithoutRuntime(o)
+	if pool == "" && s.New && len(o.Candidates)+len(o.Made) == 0 {
+		pool = runtimelessSet(&s.Eligible)
 	}
 	if pool == "" {
 		return nil

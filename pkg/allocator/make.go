@@ -46,7 +46,7 @@ func (f *finder) loadModel(ctx context.Context) (broken, err error) {
 		switch {
 		case err == nil:
 			f.model = model
-		case ctx.Err() != nil || f.assessment.FailsOnShortage():
+		case ctx.Err() != nil || f.assessment.State.FailsOnShortage():
 			return nil, err
 		default: // the claim goes on with what there is, and looks again
 			return unread(ctx, f.assessment.State.Claim, err), nil
@@ -63,13 +63,13 @@ func (f *finder) loadModel(ctx context.Context) (broken, err error) {
 // none.
 func (f *finder) makeLimit(lacks int) (int, error) {
 	left, wants := f.model.Limit.Left(f.assessment.State.Held), lacks
-	if f.assessment.FailsOnShortage() { // which has to be known before the first transaction
+	if f.assessment.State.FailsOnShortage() { // which has to be known before the first transaction
 		wants = f.assessment.Missing() - len(f.reservation.taken)
 	}
 	switch {
 	case wants <= left:
 		return lacks, nil
-	case claims.AllOrNothing(f.assessment.State.Claim) || f.assessment.FailsOnShortage():
+	case claims.AllOrNothing(f.assessment.State.Claim) || f.assessment.State.FailsOnShortage():
 		return 0, f.model.Limit
 	}
 	return left, f.model.Limit

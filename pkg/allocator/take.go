@@ -69,7 +69,7 @@ func (f *finder) find(ctx context.Context) (plan.Offer, error) {
 			return f.offer(nil), err
 		}
 	}
-	if f.assessment.FailsOnShortage() {
+	if f.assessment.State.FailsOnShortage() {
 		// All that are missing, so that no other claim counts on the same ones.
 		err := f.takeOrFail(ctx, f.assessment.Missing(), broken)
 		return f.offer(broken), err

@@ -20,16 +20,7 @@ type Assessment struct {
 	features []feature
 	// claim is the next state.
 	claim *v1alpha1.SandboxClaim
-	// listed are the sandboxes that count, and unlisted how many more count that cannot
-	// be named, because a client rewrote the status, or are named as what they became.
-	listed   []v1alpha1.ClaimedSandbox
-	unlisted int
-	// starting is how many sandboxes the claim holds that do not count; ready are those
-	// of them that have no step left, and waiting those that have.
-	starting       int
-	ready, waiting []*v1alpha1.Sandbox
-	// released are no longer the claim's, counted count from now on, and marked are mounted into.
-	released, counted, marked []*v1alpha1.Sandbox
+	holdings
 	// missing is how many sandboxes the claim lacks that are neither counted nor on
 	// their way.
 	missing int
@@ -42,6 +33,20 @@ type Assessment struct {
 	trial bool
 	// runtimes are known to be in pod templates, or not.
 	runtimes agentRuntimes
+}
+
+// holdings are the sandboxes that a claim holds, and what becomes of them.
+type holdings struct {
+	// listed are the sandboxes that count, and unlisted how many more count that cannot
+	// be named, because a client rewrote the status, or are named as what they became.
+	listed   []v1alpha1.ClaimedSandbox
+	unlisted int
+	// starting is how many sandboxes the claim holds that do not count; ready are those
+	// of them that have no step left, and waiting those that have.
+	starting       int
+	ready, waiting []*v1alpha1.Sandbox
+	// released are no longer the claim's, counted count from now on, and marked are mounted into.
+	released, counted, marked []*v1alpha1.Sandbox
 }
 
 // Assess works out what becomes of what a claim holds.
@@ -73,13 +78,13 @@ func Assess(s State) *Assessment {
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
 	a.expired = IsExpired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.classify()
-	if !claims.AllOrNothing(s.Claim) && !a.isTooLarge() {
+	if !claims.AllOrNothing(s.Claim) && !s.isTooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.State.Room-len(a.released))])
 	}
 	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
-	a.mayHave = a.credit(onTheWay)
+	a.mayHave = credit(a.claim, onTheWay)
 	each(a.features, func(f checker) { f.check(a, onTheWay) })
 	return a
 }
@@ -121,7 +126,7 @@ func (a *Assessment) classify() {
 // classifyStarting finds out how far a sandbox is that is starting, and returns why it failed if it
 // did.
 func (a *Assessment) classifyStarting(sb *v1alpha1.Sandbox) *failure {
-	is := a.progressOf(sb)
+	is := progressOf(a, sb)
 	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.State.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case is.progress == Done:
@@ -138,8 +143,8 @@ func (a *Assessment) classifyStarting(sb *v1alpha1.Sandbox) *failure {
 // what is not needed any more because a client raised the status, and with AllOrNothing
 // everything, if the claim gets no more and not all are there; and what does not fit.
 func (a *Assessment) surplus() (all []*v1alpha1.Sandbox) {
-	lacks, over := a.lacks(), a.expired || a.State.Refused != nil
-	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.isTooLarge() {
+	lacks, over := a.lacks(a.claim), a.expired || a.State.Refused != nil
+	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.State.isTooLarge() {
 		lacks = 0
 	}
 	if n := min(len(a.ready), lacks); n == lacks {
@@ -149,14 +154,9 @@ func (a *Assessment) surplus() (all []*v1alpha1.Sandbox) {
 	return all
 }
 
-// isTooLarge reports whether what the claim lacks does not fit into a transaction.
-func (a *Assessment) isTooLarge() bool {
-	return a.State.Refused != nil && a.State.Refused.Reason == v1alpha1.ReasonTooLarge
-}
-
-// lacks is how many more sandboxes have to count.
-func (a *Assessment) lacks() int {
-	return max(0, claims.Replicas(a.claim)-len(a.listed)-a.unlisted)
+// lacks is how many more sandboxes of the claim have to count.
+func (h *holdings) lacks(claim *v1alpha1.SandboxClaim) int {
+	return max(0, claims.Replicas(claim)-len(h.listed)-h.unlisted)
 }
 
 // count lets sandboxes that are ready count.
@@ -173,40 +173,35 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 // list lists a sandbox that counts from now on, once: it may be one that the claim had
 // before, and that came back to its pool since. What it was then still counts, as what is
 // gone does, or a claim could be given the same sandboxes again and again.
-func (a *Assessment) list(sb *v1alpha1.Sandbox) {
+func (h *holdings) list(sb *v1alpha1.Sandbox) {
 	if sb.Status.RecycledCount > 0 {
 		isSame := func(entry v1alpha1.ClaimedSandbox) bool { return entry.Name == sb.Name }
-		others := slices.DeleteFunc(slices.Clone(a.listed), isSame)
-		a.unlisted += len(a.listed) - len(others)
-		a.listed = others
+		others := slices.DeleteFunc(slices.Clone(h.listed), isSame)
+		h.unlisted += len(h.listed) - len(others)
+		h.listed = others
 	}
-	a.listed = append(a.listed, claimed(sb))
+	h.listed = append(h.listed, claimed(sb))
 }
 
-// room is how many more sandboxes the transaction may change. With AllOrNothing all go
-// into one, or the claim cannot be served.
-func (a *Assessment) room() int {
-	if claims.AllOrNothing(a.claim) {
-		return claims.Replicas(a.claim)
-	}
-	return max(0, a.State.Room-len(a.released)-len(a.counted)-len(a.marked))
-}
-
-// takes is how many sandboxes the transaction may bind.
+// takes is how many sandboxes the transaction may bind. With AllOrNothing all go into one, or
+// the claim cannot be served.
 func (a *Assessment) takes() int {
-	if a.expired || a.State.Refused != nil {
+	switch {
+	case a.expired || a.State.Refused != nil:
 		return 0
+	case claims.AllOrNothing(a.claim):
+		return min(a.missing, a.mayHave)
 	}
-	return min(a.missing, a.mayHave, a.room())
+	return max(0, min(a.missing, a.mayHave, a.State.Room-len(a.released)-len(a.counted)-len(a.marked)))
 }
 
 // Missing is how many sandboxes the claim lacks that are neither counted nor on
 // their way.
 func (a *Assessment) Missing() int { return a.missing }
 
-// HasReleased reports whether the claim releases sandboxes, for instance because they failed, so that
+// hasReleased reports whether the claim releases sandboxes, for instance because they failed, so that
 // others are not made for them at once.
-func (a *Assessment) HasReleased() bool { return len(a.released) > 0 }
+func (h *holdings) hasReleased() bool { return len(h.released) > 0 }
 
 // NeedsModel reports whether it has to be known, before a claim is assessed, whether
 // its template takes what it adds to its sandboxes: because more have to be made.
@@ -236,39 +231,27 @@ func (a *Assessment) Needs() Needs {
 		return Needs{}
 	case a.expired:
 		return Needs{Explain: !IsExpired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
-	case a.HasReleased() && claims.AllOrNothing(a.claim):
+	case a.hasReleased() && claims.AllOrNothing(a.claim):
 		return Needs{} // first release, then begin again
 	}
 	return Needs{Take: a.takes(), Make: a.makes()}
 }
 
-// FailsOnShortage reports whether the claim would rather not be stored than lack
-// sandboxes.
-func (a *Assessment) FailsOnShortage() bool {
-	return a.State.New && a.State.Claim.Spec.OnShortage == v1alpha1.ShortageFail
-}
-
-// takesAtOnce reports whether sandboxes of the pools must come all at once, because none are
-// made that fill them up.
-func (a *Assessment) takesAtOnce(broken error) bool {
-	return claims.AllOrNothing(a.claim) && (broken != nil || !a.makes())
-}
-
 // makes reports whether sandboxes are made for what the pools lack.
 func (a *Assessment) makes() bool {
-	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.MayMake && !a.HasReleased()
+	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.MayMake && !a.hasReleased()
 }
 
 // until is when the passing of time alone changes something.
-func (a *Assessment) until() time.Time {
-	until := Deadline(a.claim, a.State.Start)
+func until(a *Assessment) time.Time {
+	end := Deadline(a.claim, a.State.Start)
 	if !claims.TimesOut(a.claim) {
-		return until // what it has may start for as long as that takes
+		return end // what it has may start for as long as that takes
 	}
 	for _, sb := range a.waiting {
-		if t := readyBy(a.claim, sb); t.Before(until) && !v1alpha1.IsGated(sb) {
-			until = t
+		if t := readyBy(a.claim, sb); t.Before(end) && !v1alpha1.IsGated(sb) {
+			end = t
 		}
 	}
-	return until
+	return end
 }

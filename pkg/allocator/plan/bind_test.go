@@ -73,7 +73,7 @@ func bindWith(m *Marks, c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, wait
 	a := &Assessment{State: State{Claim: m.claim, Now: now, Offered: []Candidate{*c}}, claim: m.claim, runtimes: agentRuntimes{}}
 	a.features = featuresOf(&a.State)
 	a.features = slices.DeleteFunc(a.features, func(f feature) bool { return f == runtimeSetup{} })
-	waits, err = a.bind(m, sb, c)
+	waits, err = bind(a, m, sb, c)
 	return sb, waits, err
 }
 

@@ -86,7 +86,7 @@ func notSetUp() *claims.SetupError {
 // nothing is refused as soon as it could not replace what it lacks.
 func (a *Assessment) limitFailures() {
 	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
-	lacks := max(0, a.lacks()-onTheWay)
+	lacks := max(0, a.lacks(a.claim)-onTheWay)
 	if a.State.Refused != nil || !claims.ReplacesFailed(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
 		return
 	}
@@ -97,10 +97,10 @@ func (a *Assessment) limitFailures() {
 	a.State.Refused = &RefusedError{Reason: v1alpha1.ReasonTooManyFailures, Message: message}
 }
 
-// credit is how many more sandboxes the claim may have, so that no more can fail than may.
-func (a *Assessment) credit(onTheWay int) int {
-	if !claims.ReplacesFailed(a.claim) {
-		return max(0, claims.Replicas(a.claim)-onTheWay)
+// credit is how many more sandboxes a claim may have, so that no more can fail than may.
+func credit(claim *v1alpha1.SandboxClaim, onTheWay int) int {
+	if !claims.ReplacesFailed(claim) {
+		return max(0, claims.Replicas(claim)-onTheWay)
 	}
-	return max(0, mayFail(a.claim)-int(a.claim.Status.FailedReplicas)-onTheWay)
+	return max(0, mayFail(claim)-int(claim.Status.FailedReplicas)-onTheWay)
 }

@@ -106,7 +106,7 @@ func each[T any](all []feature, f func(T)) {
 }
 
 // progressOf returns how far a sandbox is that the claim holds and that is starting.
-func (a *Assessment) progressOf(sb *v1alpha1.Sandbox) preparation {
+func progressOf(a *Assessment, sb *v1alpha1.Sandbox) preparation {
 	o := preparation{progress: readiness(sb, a.State.Now)}
 	each(a.features, func(f progresser) { o = f.progress(a, sb, o) })
 	return o
@@ -114,7 +114,7 @@ func (a *Assessment) progressOf(sb *v1alpha1.Sandbox) preparation {
 
 // bind writes on a sandbox that becomes the claim's what its features have to do, and reports
 // whether that is anything.
-func (a *Assessment) bind(m *Marks, sb *v1alpha1.Sandbox, c *Candidate) (waits bool, err error) {
+func bind(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate) (waits bool, err error) {
 	b := &binding{sandbox: sb, candidate: c, marks: m}
 	each(a.features, func(f binder) { f.bind(a, b) })
 	return b.waits, b.err

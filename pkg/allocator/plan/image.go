@@ -50,7 +50,7 @@ func (a *Assessment) IsTrial() bool { return a.trial && a.missing > 1 }
 // SkipTrial removes that limit if the candidate c already runs the image.
 func (a *Assessment) SkipTrial(c *Candidate) {
 	if a.trial && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
-		a.trial, a.mayHave = false, a.credit(0)
+		a.trial, a.mayHave = false, credit(a.claim, 0)
 	}
 }
 

@@ -23,7 +23,10 @@ import (
 // is up, and goes on otherwise. An error means that the template of a candidate
 // cannot be read.
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
-	p := &Plan{Claim: a.claim, before: a.State.Claim, took: a.State.Now.Sub(a.State.Start), Until: a.until(), Broken: o.Broken, Problem: a.State.Eligible.Problem, Claimer: Claimer(a.State.Claim)}
+	p := &Plan{
+		Claim: a.claim, before: a.State.Claim, took: a.State.Now.Sub(a.State.Start), Until: until(a),
+		Broken: o.Broken, Problem: a.State.Eligible.Problem, Claimer: Claimer(a.State.Claim),
+	}
 	if a.State.Broken != nil {
 		p.Broken = a.State.Broken
 	}
@@ -65,14 +68,14 @@ func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err er
 		if err != nil {
 			return nil, err
 		}
-		if waits[i], err = a.bind(marks, sb, &candidates[i]); err != nil {
+		if waits[i], err = bind(a, marks, sb, &candidates[i]); err != nil {
 			return nil, err
 		}
 		p.Bound = append(p.Bound, sb)
 	}
 	for _, sb := range made {
 		next := dated(sb, a.State.Now)
-		if _, err := a.bind(marks, next, nil); err != nil {
+		if _, err := bind(a, marks, next, nil); err != nil {
 			return nil, err
 		}
 		p.Made = append(p.Made, next)
@@ -101,7 +104,7 @@ func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sand
 func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
-		all = len(a.ready)+len(bound) >= a.lacks() && !a.HasReleased() && !slices.Contains(waits, true)
+		all = len(a.ready)+len(bound) >= a.lacks(a.claim) && !a.hasReleased() && !slices.Contains(waits, true)
 		if all {
 			a.count(a.ready)
 		}
@@ -118,13 +121,14 @@ func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 // conclude ends the claim, if nothing that it holds may still come to count, and it has
 // all it asked for or gets no more.
 func conclude(a *Assessment, p *Plan) {
+	isRefused := a.State.Refused != nil && claims.EndsRefused(a.claim)
 	switch {
-	case len(p.Counted)+len(p.Released) < a.starting:
+	case len(p.Counted)+len(p.Released) < a.starting: // it goes on
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.State.Now)
-	case !a.expired && (a.State.Refused == nil || !claims.EndsRefused(a.claim)):
-	case a.State.Refused != nil && claims.EndsRefused(a.claim):
+	case isRefused:
 		reject(a.claim, a.State.Now, a.State.Refused)
+	case !a.expired: // it goes on
 	case IsExpired(a.claim, a.State.Now):
 		lapse(a.claim, a.State.Now)
 	default:
@@ -162,7 +166,8 @@ func wants(a *Assessment, missing int, broken error) Wants {
 	if !claims.Unfinished(a.claim) || a.State.Refused != nil || a.expired {
 		missing = 0 // it takes nothing more
 	}
-	atOnce := a.takesAtOnce(broken)
+	// Those that are made fill up what the pools have.
+	atOnce := claims.AllOrNothing(a.claim) && (broken != nil || !a.makes())
 	return Wants{Need: missing, AtOnce: atOnce, Yields: !a.State.Eligible.Found || atOnce && claims.Replicas(a.claim) > capacity}
 }
 

@@ -115,15 +115,16 @@ func (s *State) needsSetup(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
 
 // WithoutRuntime returns the pool of the first sandbox of an offer that has no
 // agent-runtime; "" if all have one.
-func (a *Assessment) WithoutRuntime(o *Offer) string {
+func WithoutRuntime(o *Offer) string {
+	known := agentRuntimes{}
 	for i := range o.Candidates {
 		c := &o.Candidates[i]
-		if !podtemplate.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !a.runtimes.isBroughtBy(c.Template) {
+		if !podtemplate.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !known.isBroughtBy(c.Template) {
 			return originOf(c.Sandbox)
 		}
 	}
 	for _, sb := range o.Made {
-		if !a.runtimes.in(sb) {
+		if !known.in(sb) {
 			return originOf(sb)
 		}
 	}

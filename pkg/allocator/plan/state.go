@@ -50,6 +50,16 @@ type State struct {
 	Now time.Time
 }
 
+// FailsOnShortage reports whether the claim would rather not be stored than lack sandboxes.
+func (s *State) FailsOnShortage() bool {
+	return s.New && s.Claim.Spec.OnShortage == v1alpha1.ShortageFail
+}
+
+// isTooLarge reports whether what the claim lacks does not fit into a transaction.
+func (s *State) isTooLarge() bool {
+	return s.Refused != nil && s.Refused.Reason == v1alpha1.ReasonTooLarge
+}
+
 // NameState is whether a sandbox can be made under a name that no other could have instead.
 type NameState int
 

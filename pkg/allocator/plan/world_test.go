@@ -318,7 +318,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	}
 	if needs.Make && w.broken {
 		o.Broken = errModel
-		if a.FailsOnShortage() {
+		if a.State.FailsOnShortage() {
 			needs.Take = a.Missing()
 		}
 	}
@@ -332,7 +332,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	for _, sb := range stock[:min(len(stock), needs.Take)] {
 		o.Candidates = append(o.Candidates, *candidateFor(a.State.Claim, sb))
 	}
-	if !makes && a.FailsOnShortage() && len(o.Candidates) < needs.Take {
+	if !makes && a.State.FailsOnShortage() && len(o.Candidates) < needs.Take {
 		return Offer{}, false
 	}
 	for makes && len(o.Candidates)+len(w.made) < needs.Take {
