@@ -3,12 +3,12 @@
 
 // Package allocator binds sandboxes to claims. It is the only place that does.
 //
-// Create (create.go) plans a claim's first state and writes it; Preview and Check (preview.go) show
-// what it would do. Each plan is made by an attempt (attempt.go): it finds the pools that may serve
-// the claim, checks what the claim adds to its sandboxes (checks.go), lets the pure package plan
-// assess the claim, takes what it needs through the package queue (take.go) or makes sandboxes
-// (make.go), and lets plan work out the next transaction. The package candidates finds what there is
-// to take. commit.go writes the transaction, and finds out what became of it if etcd does not answer.
+// Create (create.go) plans a claim's first state and writes it; Preview (preview.go) and Check (checks.go)
+// show what it would do. Each plan is made by an attempt (attempt.go): it finds the pools that may serve
+// the claim, checks what the claim adds to its sandboxes (checks.go), lets the pure package plan assess
+// the claim, takes what it needs through the package queue (take.go) or makes sandboxes (make.go), and
+// lets plan work out the next transaction. The package candidates finds what there is to take. commit.go
+// writes the transaction, and finds out what became of it if etcd does not answer.
 //
 // The rest is done in the background. The package reconciler has the queue of the claims that are due,
 // and its workers, which call for each claim:

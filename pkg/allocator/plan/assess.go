@@ -199,6 +199,10 @@ func (a *Assessment) takes() int {
 // their way.
 func (a *Assessment) Missing() int { return a.missing }
 
+// IsTrial reports whether the claim may have only one sandbox, because its image has to be tried on
+// it. SkipTrial removes that limit.
+func (a *Assessment) IsTrial() bool { return a.trial && a.missing > 1 }
+
 // hasReleased reports whether the claim releases sandboxes, for instance because they failed, so that
 // others are not made for them at once.
 func (h *holdings) hasReleased() bool { return len(h.released) > 0 }

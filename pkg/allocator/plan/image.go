@@ -43,11 +43,7 @@ func (inPlaceUpdate) check(a *Assessment, onTheWay int) {
 	}
 }
 
-// IsTrial reports whether the claim may have only one sandbox, because its image has to be tried on
-// it. SkipTrial removes that limit.
-func (a *Assessment) IsTrial() bool { return a.trial && a.missing > 1 }
-
-// SkipTrial removes that limit if the candidate c already runs the image.
+// SkipTrial lets the claim have more than one sandbox if the candidate c already runs the image.
 func (a *Assessment) SkipTrial(c *Candidate) {
 	if a.trial && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
 		a.trial, a.mayHave = false, credit(a.claim, 0)

@@ -62,9 +62,6 @@ func MetadataSynced(claim *v1alpha1.SandboxClaim, r *MetadataReport, held []*v1a
 // setCondition sets the condition of a claim. A change that mattered to no sandbox leaves none
 // behind where there was none.
 func (r *MetadataReport) setCondition(claim *v1alpha1.SandboxClaim, now time.Time) {
-	if r == nil {
-		return
-	}
 	was := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)
 	switch {
 	case r.Kept > 0:

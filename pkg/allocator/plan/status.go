@@ -31,7 +31,9 @@ func reportOn(a *Assessment, p *claims.Problem) {
 	status := &a.claim.Status
 	if !a.State.Metadata.Behind {
 		status.ObservedGeneration = a.claim.Generation
-		a.State.Metadata.Report.setCondition(a.claim, a.State.Now)
+		if report := a.State.Metadata.Report; report != nil {
+			report.setCondition(a.claim, a.State.Now)
+		}
 	}
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming
 	status.Sandboxes = a.listed

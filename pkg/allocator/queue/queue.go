@@ -117,6 +117,31 @@ func (q *Queue) HasRoom(namespace, requester string, most int) bool {
 	return sh.waiting[namespace].hasRoom(requester, most)
 }
 
+// places are how many claims of a namespace wait; nil is none.
+type places struct {
+	all int
+	of  map[string]int // by requester
+}
+
+func (p *places) total() int {
+	if p == nil {
+		return 0
+	}
+	return p.all
+}
+
+// hasRoom is Queue.HasRoom.
+func (p *places) hasRoom(requester string, most int) bool {
+	if p.total() < most/2 || p == nil {
+		return true
+	}
+	has := p.of[requester]
+	if p.all < most {
+		return has < max(1, most/(len(p.of)+1))
+	}
+	return has == 0 && p.all/2 < most
+}
+
 // Leave takes a waiter out of line.
 func (q *Queue) Leave(w *Waiter) {
 	sh := q.lockShard(w.Namespace)

@@ -106,31 +106,6 @@ func (sh *shard) count(w *Waiter, n int) {
 	}
 }
 
-// places are how many claims of a namespace wait; nil is none.
-type places struct {
-	all int
-	of  map[string]int // by requester
-}
-
-func (p *places) total() int {
-	if p == nil {
-		return 0
-	}
-	return p.all
-}
-
-// hasRoom is Queue.HasRoom.
-func (p *places) hasRoom(requester string, most int) bool {
-	if p.total() < most/2 || p == nil {
-		return true
-	}
-	has := p.of[requester]
-	if p.all < most {
-		return has < max(1, most/(len(p.of)+1))
-	}
-	return has == 0 && p.all/2 < most
-}
-
 // move lets a waiter that stands in the lines of some pools stand in those of others.
 // Where it stays it keeps the turn of its requester.
 func (sh *shard) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
