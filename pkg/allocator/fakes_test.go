@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 var errDown = errors.New("it is away")
@@ -371,34 +371,15 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *attempt {
 	return t
 }
 
-// claimOf is a claim that is not stored.
-func claimOf(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
-	claim := &v1alpha1.SandboxClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine", UID: "claim-uid", Generation: 1},
-		Spec:       v1alpha1.SandboxClaimSpec{TemplateName: "pool", Replicas: new(int32(1))},
-	}
-	if change != nil {
-		change(claim)
-	}
-	return claim
-}
-
-func podOf() *runtime.RawExtension {
-	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main"}]}}`)}
-}
-
-// pods is the revision that a template made by templateOfPod holds.
-var pods = revisionOf(podOf())
-
-// revisionOf is the revision that a SandboxTemplate without labels holds with a pod
-// template.
-func revisionOf(template *runtime.RawExtension) string {
-	revision, err := podtemplate.SetRevision(&v1alpha1.SandboxSet{}, podtemplate.Inline(template))
-	if err != nil {
-		panic(err)
-	}
-	return revision
-}
+var (
+	claimOf, warm             = builders.NewClaim, builders.Warm
+	podOf, withCPU            = builders.MainPod, builders.MainPodWithCPU
+	revisionOf                = builders.RevisionOf
+	setOf, patched, atVersion = builders.StoredSet, builders.Patched, builders.AtVersion
+	smaller, atRevision       = builders.Smaller, builders.AtRevision
+	// pods is the revision that a template made by templateOfPod holds.
+	pods = revisionOf(podOf())
+)
 
 func templateOfPod(name string) *v1alpha1.SandboxTemplate {
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "6"}}
@@ -414,35 +395,4 @@ func ofCluster() *v1alpha1.SandboxTemplate {
 	return template
 }
 
-func warm(replicas int32) func(*v1alpha1.SandboxClaim) {
-	return func(c *v1alpha1.SandboxClaim) {
-		c.Spec.TemplateName = ""
-		c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "py"}
-		c.Spec.Replicas, c.Spec.CreateOnNoStock = &replicas, new(false)
-	}
-}
-
 func orFresh(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = nil }
-
-// setOf is a set that refers to a template, or has one of its own if that is "".
-func setOf(name, template string, changes ...func(*v1alpha1.SandboxSet)) *v1alpha1.SandboxSet {
-	set := &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "5"},
-		Spec:       v1alpha1.SandboxSetSpec{Replicas: new(int32(2))},
-	}
-	if template == "" {
-		set.Spec.Template = podOf()
-	} else {
-		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template}
-	}
-	for _, change := range changes {
-		change(set)
-	}
-	return set
-}
-
-func patched(set *v1alpha1.SandboxSet) { set.Spec.Patch = &runtime.RawExtension{Raw: []byte(`{}`)} }
-
-func atVersion(v int) func(*v1alpha1.SandboxSet) {
-	return func(set *v1alpha1.SandboxSet) { set.ResourceVersion = strconv.Itoa(v) }
-}

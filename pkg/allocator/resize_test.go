@@ -10,27 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
-
-func withCPU(cpu string) *runtime.RawExtension {
-	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"` + cpu + `"}}}]}}`)}
-}
-
-// smaller is a patch that makes sandboxes smaller.
-func smaller(set *v1alpha1.SandboxSet) { set.Spec.Patch = withCPU("2") }
-
-// atRevision is a set whose controller has made sandboxes of that revision from it.
-func atRevision(revision string) func(*v1alpha1.SandboxSet) {
-	return func(set *v1alpha1.SandboxSet) {
-		set.Generation, set.Status.ObservedGeneration, set.Status.UpdateRevision = 3, 3, revision
-	}
-}
 
 // TestCandidatesAreRaised: or not, for a reason that the status has, or the claim tries again.
 func TestCandidatesAreRaised(t *testing.T) {

@@ -10,10 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 // setList is Sets by looking at each.
@@ -39,26 +38,7 @@ func (l setList) Using(namespace, template string) []*v1alpha1.SandboxSet {
 	return using
 }
 
-// setOf is a set that refers to a template, or has one of its own if that is "".
-func setOf(name, template string, changes ...func(*v1alpha1.SandboxSet)) *v1alpha1.SandboxSet {
-	set := &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "5"},
-		Spec:       v1alpha1.SandboxSetSpec{Replicas: new(int32(2))},
-	}
-	if template == "" {
-		set.Spec.Template = &runtime.RawExtension{Raw: []byte(`{}`)}
-	} else {
-		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template}
-	}
-	for _, change := range changes {
-		change(set)
-	}
-	return set
-}
-
-func patched(set *v1alpha1.SandboxSet) { set.Spec.Patch = &runtime.RawExtension{Raw: []byte(`{}`)} }
-
-func elsewhere(set *v1alpha1.SandboxSet) { set.Namespace = "other" }
+var setOf, patched, elsewhere = builders.StoredSet, builders.Patched, builders.Elsewhere
 
 func podTemplate(set *v1alpha1.SandboxSet) {
 	set.Spec.TemplateRef.Kind = v1alpha1.TemplateKindPodTemplate
