@@ -93,7 +93,7 @@ func TestAgentClaimsAreWoken(t *testing.T) {
 					change(c)
 				}
 			})
-			u := d.finisher.known.of(next.state.Claim.UID)
+			u := d.finisher.unfinished.of(next.state.Claim.UID)
 			for range 3 {
 				d.countedReads = 0
 				p := d.planned(next)
@@ -140,7 +140,7 @@ func TestColdNameWakes(t *testing.T) {
 	other.Namespace, other.Name, other.ResourceVersion = "ns", "mine", "8"
 	d.sandboxes["mine"] = other
 	next := d.nextAttempt(ofWarmPool("a"))
-	u := d.finisher.known.of(next.state.Claim.UID)
+	u := d.finisher.unfinished.of(next.state.Claim.UID)
 	p := d.planned(next)
 	u.recordPlan(&next.state, p)
 	if len(p.Made) > 0 || !u.outlook.hopeless {
@@ -162,8 +162,8 @@ func TestColdNameWakes(t *testing.T) {
 		t.Errorf("made are %d", len(p.Made))
 	}
 	u.setClaim(ended(u.latest()))
-	d.finisher.known.forget(u, next.state.Claim.UID)
-	if n := len(d.finisher.known.byName); n > 0 {
+	d.finisher.unfinished.forget(u, next.state.Claim.UID)
+	if n := len(d.finisher.unfinished.byName); n > 0 {
 		t.Errorf("%d names are left behind", n)
 	}
 }

@@ -119,7 +119,7 @@ func New(o Options) *Allocator {
 		reconciler.NewLimited(a.rebinder, fairness.NewWorkLimit(rebindsAtOnce, a.reconciler.Queue.Add)),
 		reconciler.NewLimited(a.metadata, fairness.NewWorkLimit(metadataSyncsAtOnce, a.reconciler.Queue.Add)),
 	}
-	a.feeds = &Feeds{stock: a.stock, known: a.finisher.known, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
+	a.feeds = &Feeds{stock: a.stock, unfinished: a.finisher.unfinished, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
 	return a
 }
 
@@ -142,7 +142,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	a.stock.Index.Prefer(prefers)
 	a.reconciler.SetPreference(prefers)
 	a.finisher.peers.Store(&peers{self: self, servers: servers})
-	a.finisher.known.wake()
+	a.finisher.unfinished.wake()
 	a.metadata.wake()
 	a.rebinder.wake()
 }
@@ -158,7 +158,7 @@ const MaxAhead = 100
 // Ahead returns how many claims of the namespace are before a claim that waits for
 // pools, up to MaxAhead, as far as this server knows. ok is false if the claim does not wait for pools.
 func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
-	u := a.finisher.known.of(claim.UID)
+	u := a.finisher.unfinished.of(claim.UID)
 	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
 		return 0, false
 	}
@@ -168,7 +168,7 @@ func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 // readGauges adds what the allocator has now to the gauges.
 func (a *Allocator) readGauges(total *metrics.Reading) {
 	total.Behind = max(total.Behind, a.lag.Behind())
-	total.Unfinished += int(a.finisher.known.mine.Load())
+	total.Unfinished += int(a.finisher.unfinished.mine.Load())
 	depths, sets := a.stock.Index.Depths(), a.stock.Sets.Replicas()
 	demands := a.stock.Queue.Demands()
 	for p, replicas := range sets {

@@ -51,7 +51,7 @@ func TestEventsBeforeCreateIsBack(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("never completes")
 	}
-	if d.finisher.known.of("claim-uid") != nil {
+	if d.finisher.unfinished.of("claim-uid") != nil {
 		t.Error("goes on")
 	}
 }

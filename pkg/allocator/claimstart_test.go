@@ -50,7 +50,7 @@ func TestStartWithOtherClocks(t *testing.T) {
 			} else {
 				d.Feeds().ClaimChanged(claim)
 			}
-			u, at, works := d.finisher.known.of(claim.UID), time.Duration(0), time.Duration(-1)
+			u, at, works := d.finisher.unfinished.of(claim.UID), time.Duration(0), time.Duration(-1)
 			for ; at < 10*time.Minute; at += second {
 				if works < 0 && d.finisher.isMine(claim.UID, u) {
 					works = at
@@ -100,12 +100,12 @@ func TestStartOfAClaim(t *testing.T) {
 			d.clock.SetTime(now.Add(300 * time.Millisecond))
 			claim := claimAt("u", 5, begun(now))
 			if tc.created {
-				d.finisher.known.open(t.Context(), claim, d.clock.Now())
+				d.finisher.unfinished.open(t.Context(), claim, d.clock.Now())
 			}
 			d.Feeds().ClaimChanged(claim)
 			d.clock.SetTime(now.Add(time.Minute))
 			d.Feeds().ClaimChanged(claimAt("u", 6, begun(tc.then)))
-			if got := d.finisher.known.of("u").start(); !got.Equal(tc.want) {
+			if got := d.finisher.unfinished.of("u").start(); !got.Equal(tc.want) {
 				t.Errorf("began at %s, want %s", got, tc.want)
 			}
 		})
@@ -120,7 +120,7 @@ func TestReopenedClaimIsNotNew(t *testing.T) {
 	claim := d.stored(ofWarmPool("a"))
 	claim.CreationTimestamp.Time = d.clock.Now().Add(-time.Hour)
 	d.Feeds().ClaimChanged(claim)
-	if u := d.finisher.known.of(claim.UID); !d.finisher.isMine(claim.UID, u) {
+	if u := d.finisher.unfinished.of(claim.UID); !d.finisher.isMine(claim.UID, u) {
 		t.Errorf("works on it after %s", d.finisher.creatorWorksUntil(u).Sub(d.clock.Now()))
 	}
 }

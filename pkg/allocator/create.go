@@ -41,20 +41,20 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
-	known := a.finisher.known
-	u := known.open(ctx, claim, now)
+	unfinished := a.finisher.unfinished
+	u := unfinished.open(ctx, claim, now)
 	stored, waits, err := a.first(ctx, u, claim, now)
 	switch {
 	case err != nil:
-		known.forget(u, claim.UID)
+		unfinished.forget(u, claim.UID)
 		return nil, a.refusal(ctx, claim, err)
 	case !claims.Unfinished(stored):
-		known.forget(u, claim.UID)
+		unfinished.forget(u, claim.UID)
 		warn(ctx, claim, u)
 		return stored, nil
 	}
 	a.finisher.setUpRuntimes(u)
-	known.begin(u, claim.UID)
+	unfinished.begin(u, claim.UID)
 	if waits && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
@@ -64,7 +64,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind. It reports whether it is worth waiting for more.
-func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
+func (a *Allocator) first(ctx context.Context, u *unfinishedClaim, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
 	try := &attempt{finder: finder{planner: a.planner, reservation: &u.work.reservation}, state: plan.State{Claim: claim, New: true, Start: now}}
 	if claims.Mounts(claim) {
 		try.state.Setups, _ = a.finisher.setupsOf(u, nil)
@@ -102,7 +102,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 // join queues a claim that is about to be stored for what it lacks. From then on
 // newcomers do not overtake it. One that only waits for its next transaction is not
 // refused, however many wait.
-func (a *Allocator) join(u *unfinished, e *claims.Eligible, p *plan.Plan) error {
+func (a *Allocator) join(u *unfinishedClaim, e *claims.Eligible, p *plan.Plan) error {
 	if p.Wants.Need == 0 || makesTheRest(e, p) {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (a *Allocator) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, e
 // await waits for the claim's end within the sync window, and not beyond ctx, less
 // what is needed to answer in time. Each call that waits holds a seat that others need,
 // so with too many of them it does not wait: those who came before are served before.
-func (a *Allocator) await(ctx context.Context, u *unfinished) {
+func (a *Allocator) await(ctx context.Context, u *unfinishedClaim) {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > int64(a.options.MaxWaitingCreates) {
 		return

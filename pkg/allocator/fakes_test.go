@@ -215,7 +215,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 	}
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second, MaxFresh: 10000, MaxFreshBytes: 1 << 30})
-	t.Cleanup(a.finisher.known.due.ShutDown)
+	t.Cleanup(a.finisher.unfinished.due.ShutDown)
 	a.Feeds().SetListed(sets, 9)
 	return &desk{t, store, a, clock}
 }
@@ -266,7 +266,7 @@ func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
 	d.Feeds().ClaimChanged(claim)
-	u := d.finisher.known.of(claim.UID)
+	u := d.finisher.unfinished.of(claim.UID)
 	return &attempt{finder: finder{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.start()}}
 }
 
@@ -314,13 +314,13 @@ func (d *desk) planned(t *attempt) *plan.Plan {
 
 // looksAgain is after what time a claim looks again without news.
 func (d *desk) looksAgain(t *attempt, p *plan.Plan) time.Duration {
-	return d.finisher.nextCheck(&unfinished{created: t.state.Start}, t, p, 0)
+	return d.finisher.nextCheck(&unfinishedClaim{created: t.state.Start}, t, p, 0)
 }
 
 // woken are the claims that are due, which are no longer.
 func (d *desk) woken() []types.UID {
 	var all []types.UID
-	due := d.finisher.known.due
+	due := d.finisher.unfinished.due
 	for due.Len() > 0 {
 		uid, _ := due.Get()
 		due.Done(uid)

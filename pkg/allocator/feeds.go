@@ -22,8 +22,8 @@ import (
 // called from one goroutine, in order, and must not change the objects. A ...Listed method replaces
 // all objects of its kind as of resourceVersion.
 type Feeds struct {
-	stock *candidates.Stock
-	known *unfinishedClaims
+	stock      *candidates.Stock
+	unfinished *unfinishedClaims
 	// metadata syncs changed metadata of claims, and rebinder reopens claims that have lost their sandbox.
 	metadata *metadataSyncer
 	rebinder *rebinder
@@ -38,10 +38,10 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 		f.observeClaim(claim, false)
 		f.rebinder.listed(claim)
 	}
-	for uid, u := range f.known.namespaces.all() {
+	for uid, u := range f.unfinished.namespaces.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
 			u.setDeleted()
-			f.known.due.Add(uid)
+			f.unfinished.due.Add(uid)
 		}
 	}
 	f.metadata.listed(listed, resourceVersion)
@@ -53,17 +53,17 @@ func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) { f.observeClaim(clai
 // observeClaim takes in the state of a claim. isEvent is true for an event of the watch, and
 // false for an item of a list.
 func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
-	u := f.known.of(claim.UID)
+	u := f.unfinished.of(claim.UID)
 	isNewer := u == nil || u.setClaim(claim)
 	switch {
-	case isNewer && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
+	case isNewer && claims.Unfinished(claim) && f.unfinished.of(claim.UID) == nil: // or no more
 		if isEvent && !plan.IsReopened(claim) {
-			f.known.adoptNew(claim)
+			f.unfinished.adoptNew(claim)
 		} else {
-			f.known.adopt(claim)
+			f.unfinished.adopt(claim)
 		}
 	case isNewer && u != nil:
-		f.known.due.Add(claim.UID)
+		f.unfinished.due.Add(claim.UID)
 	}
 	f.metadata.observeClaim(claim)
 	f.rebinder.observeClaim(claim)
@@ -71,9 +71,9 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 
 // ClaimDeleted takes in that a claim is gone.
 func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
-	if u := f.known.of(claim.UID); u != nil {
+	if u := f.unfinished.of(claim.UID); u != nil {
 		u.setDeleted()
-		f.known.due.Add(claim.UID)
+		f.unfinished.due.Add(claim.UID)
 	}
 	f.metadata.observeClaimDeleted(claim.UID)
 }
@@ -82,9 +82,9 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	f.stock.Feed.SandboxListed(all, resourceVersion)
 	f.lag.Observe(resourceVersion)
-	for uid, u := range f.known.namespaces.all() {
+	for uid, u := range f.unfinished.namespaces.all() {
 		u.markIncomplete() // some of its sandboxes may be gone
-		f.known.due.Add(uid)
+		f.unfinished.due.Add(uid)
 	}
 }
 
@@ -99,7 +99,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.rebinder.observeSandbox(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		if isNewer, held := u.setSandbox(sb); isNewer {
-			f.known.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
+			f.unfinished.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
 		}
 	}
 }
@@ -111,18 +111,18 @@ func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.rebinder.observeSandboxDeleted(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		u.setSandboxDeleted(sb)
-		f.known.due.Add(uid)
+		f.unfinished.due.Add(uid)
 	}
-	f.known.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
+	f.unfinished.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
 }
 
 // ownerOf returns the unfinished claim that a sandbox is of; nil if there is none.
-func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
+func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinishedClaim, types.UID) {
 	uid := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
 	if uid == "" {
 		return nil, ""
 	}
-	if u := f.known.of(uid); u != nil && u.owns(sb) {
+	if u := f.unfinished.of(uid); u != nil && u.owns(sb) {
 		return u, uid
 	}
 	return nil, ""
@@ -148,7 +148,7 @@ func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
 		f.stock.Index.ForgetPool(p)
 	}
 	f.stock.ResumeAll()
-	f.known.wake()
+	f.unfinished.wake()
 }
 
 // SetChanged takes in the current state of a set. Claims that it did not serve, or
@@ -185,9 +185,9 @@ func (f *Feeds) setChanged(change candidates.SetChange) {
 // wakeServed wakes the claims of a namespace that the sets may serve, and those that
 // are stuck.
 func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
-	for uid, u := range f.known.namespaces.in(namespace) {
+	for uid, u := range f.unfinished.namespaces.in(namespace) {
 		if u.canBeHelpedBy(sets...) {
-			f.known.due.Add(uid)
+			f.unfinished.due.Add(uid)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
 // TemplateListed takes in all templates.
 func (f *Feeds) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
 	f.stock.ResumeAll()
-	f.known.wake()
+	f.unfinished.wake()
 }
 
 // TemplateChanged takes in that a template is new or another. Claims that could not
@@ -222,9 +222,9 @@ func (f *Feeds) reportCause(before, after *v1alpha1.SandboxSet) {
 	if was != "" && is != "" {
 		return
 	}
-	for uid, u := range f.known.namespaces.in(after.Namespace) {
+	for uid, u := range f.unfinished.namespaces.in(after.Namespace) {
 		if u.canBeHelpedBy(after) {
-			f.known.due.AddAfter(uid, rand.N(reportWithin)) //nolint:gosec // it spreads work
+			f.unfinished.due.AddAfter(uid, rand.N(reportWithin)) //nolint:gosec // it spreads work
 		}
 	}
 }

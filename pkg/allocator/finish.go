@@ -45,8 +45,8 @@ type finisher struct {
 	syncWindow time.Duration
 	// peers are the servers of the store; nil before they are known.
 	peers atomic.Pointer[peers]
-	// known are the claims that are not at their end.
-	known *unfinishedClaims
+	// unfinished are the claims that are not at their end.
+	unfinished *unfinishedClaims
 	// setupShare keeps the setting up of runtimes from being one namespace's.
 	setupShare *fairness.WorkShare
 	setUp      setupFunc
@@ -62,7 +62,7 @@ func newFinisher(r *reconciler.Reconciler, p *planner, c *committer, syncWindow 
 	}
 	return &finisher{
 		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
-		known:      newUnfinishedClaims(c.clock, c.queue, r.Queue),
+		unfinished: newUnfinishedClaims(c.clock, c.queue, r.Queue),
 		setupShare: fairness.NewWorkShare(setupsAtOnce, r.Queue.Add), setUp: setUp,
 		reports: fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
 	}
@@ -82,7 +82,7 @@ func (f *finisher) tick(now time.Time) {
 const tries = 10
 
 func (f *finisher) NamespaceOf(uid types.UID) string {
-	if u := f.known.toWorkAt(uid); u != nil {
+	if u := f.unfinished.toWorkAt(uid); u != nil {
 		return u.key.Namespace
 	}
 	return ""
@@ -90,7 +90,7 @@ func (f *finisher) NamespaceOf(uid types.UID) string {
 
 func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	defer f.setupShare.Wake() // it may have made the claim due for a setup that is not needed
-	u := f.known.toWorkAt(uid)
+	u := f.unfinished.toWorkAt(uid)
 	if u == nil {
 		return 0, nil
 	}
@@ -121,7 +121,7 @@ func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Dur
 
 // throttleDelay returns how long a throttled claim waits, at most until its deadline: ending a claim
 // is never throttled.
-func (f *finisher) throttleDelay(u *unfinished, throttled time.Duration) time.Duration {
+func (f *finisher) throttleDelay(u *unfinishedClaim, throttled time.Duration) time.Duration {
 	claim := u.latest()
 	if claim == nil {
 		return shortest
@@ -139,16 +139,16 @@ func throttledFor(err error) time.Duration {
 
 // advance does the next step for a claim, and returns after what time to do another; 0 means
 // when there is an event.
-func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
+func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClaim) (again time.Duration, err error) {
 	now := f.committer.clock.Now()
 	seen, mine := u.snapshot(), f.isMine(uid, u)
-	f.known.setMine(u, mine)
+	f.unfinished.setMine(u, mine)
 	switch {
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
 		return 0, f.abandon(ctx, uid, u, seen)
 	case !claims.Unfinished(seen.claim):
 		f.committer.queue.Served(u.waiter, int(seen.claim.Status.ClaimedReplicas))
-		f.known.forget(u, uid)
+		f.unfinished.forget(u, uid)
 		return 0, nil
 	case !mine:
 		return f.watchOthers(u, seen, now), nil
@@ -193,14 +193,14 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinished) (a
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
 // deadline, its spec has changed, or it holds sandboxes that are starting.
-func (f *finisher) canAdvance(u *unfinished, seen view, now time.Time) bool {
+func (f *finisher) canAdvance(u *unfinishedClaim, seen view, now time.Time) bool {
 	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
 		slices.ContainsFunc(seen.held, plan.IsStarting)
 }
 
 // holdBack returns for how long a plan is not written yet. Writes that only report what a claim waits
 // for are limited.
-func (f *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
+func (f *finisher) holdBack(u *unfinishedClaim, p *plan.Plan, now time.Time) time.Duration {
 	if !p.Changes() {
 		return 0
 	}
@@ -212,7 +212,7 @@ func (f *finisher) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Dur
 }
 
 // write writes a plan, and returns after what time the claim is due again.
-func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
+func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := f.committer.update(ctx, p, &u.work.reservation)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.reservation.refused != nil && u.work.reservation.refused.Reason == v1alpha1.ReasonTooLarge {
@@ -237,7 +237,7 @@ func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 	u.recordWrite(seen, written, all)
 	u.work.recordWrite(p, now)
 	if p.Ends() {
-		f.known.forget(u, p.Claim.UID)
+		f.unfinished.forget(u, p.Claim.UID)
 		return 0, nil
 	}
 	f.setUpRuntimes(u)
@@ -247,7 +247,7 @@ func (f *finisher) write(ctx context.Context, u *unfinished, seen view, try *att
 
 // releaseStarting releases what is starting for a claim whose end does not fit into one transaction with
 // that; tooLarge says so. The next step writes the end.
-func (f *finisher) releaseStarting(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
+func (f *finisher) releaseStarting(ctx context.Context, u *unfinishedClaim, seen view, tooLarge error) (time.Duration, error) {
 	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
 		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
 	})
@@ -275,7 +275,7 @@ func (f *finisher) wait(try *attempt, p *plan.Plan) {
 const shortest = 20 * time.Millisecond
 
 // nextCheck returns how long nothing changes by the passing of time alone after a plan.
-func (f *finisher) nextCheck(u *unfinished, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
+func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hold time.Duration) time.Duration {
 	now := f.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
@@ -302,7 +302,7 @@ func (f *finisher) nextCheck(u *unfinished, try *attempt, p *plan.Plan, hold tim
 
 // abandon ends the work on a claim that is gone: bound sandboxes stay with their
 // users, but what was only starting for the claim is released.
-func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
+func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClaim, seen view) error {
 	u.work.reservation.release(f.committer.queue)
 	f.committer.queue.Leave(u.waiter)
 	isMine := f.isMine(uid, u)
@@ -330,7 +330,7 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinished, se
 	u.mu.Lock()
 	u.claim = ended
 	u.mu.Unlock()
-	f.known.forget(u, uid)
+	f.unfinished.forget(u, uid)
 	return nil
 }
 

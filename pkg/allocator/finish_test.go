@@ -50,11 +50,11 @@ func TestWhoseClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.prefers(tc.prefers)
-			u := d.finisher.known.newUnfinished(claimNamed("u"))
+			u := d.finisher.unfinished.newUnfinished(claimNamed("u"))
 			if tc.created {
-				u = d.finisher.known.open(t.Context(), claimNamed("u"), d.clock.Now())
+				u = d.finisher.unfinished.open(t.Context(), claimNamed("u"), d.clock.Now())
 			} else {
-				d.finisher.known.put(u, "u")
+				d.finisher.unfinished.put(u, "u")
 			}
 			d.clock.Step(tc.age)
 			if got := d.finisher.isMine("u", u); got != tc.want {
@@ -87,7 +87,7 @@ func TestServersShareClaims(t *testing.T) {
 			uid := types.UID(fmt.Sprint("claim-", i))
 			owners := 0
 			for s, d := range servers[:n] {
-				if d.finisher.isMine(uid, &unfinished{}) {
+				if d.finisher.isMine(uid, &unfinishedClaim{}) {
 					owners++
 					shares[s]++
 					if was, ok := before[uid]; ok && was < n && was != s {
@@ -114,7 +114,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	next := d.holding(set)
 	d.stocks("two", set, pods)
 	d.prefers(prefersNone)
-	u := d.finisher.known.of("claim-uid")
+	u := d.finisher.unfinished.of("claim-uid")
 	again, err := d.finisher.advance(t.Context(), "claim-uid", u)
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
@@ -139,7 +139,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 		c.CreationTimestamp.Time = d.clock.Now()
 	}))
 	d.stocks("three", set, pods)
-	if _, err := d.finisher.advance(t.Context(), "makes", d.finisher.known.of("makes")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 1 {
+	if _, err := d.finisher.advance(t.Context(), "makes", d.finisher.unfinished.of("makes")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 1 {
 		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
 	}
 
@@ -148,7 +148,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	limited.CreationTimestamp.Time = d.clock.Now()
 	limited.Status.Waiting = &v1alpha1.ClaimWaiting{CreateProblem: "one claim may hold 0 at a time"}
 	d.Feeds().ClaimChanged(limited)
-	if _, err := d.finisher.advance(t.Context(), "limited", d.finisher.known.of("limited")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 0 {
+	if _, err := d.finisher.advance(t.Context(), "limited", d.finisher.unfinished.of("limited")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 0 {
 		t.Errorf("one that waits for the pool is overtaken, %v", err)
 	}
 }
@@ -183,7 +183,7 @@ func TestTurnReadsOnce(t *testing.T) {
 	claim := d.stored(warm(3))
 	claim.UID, claim.Name = "u", "u"
 	d.Feeds().ClaimChanged(claim)
-	u, revision := d.finisher.known.of("u"), 20
+	u, revision := d.finisher.unfinished.of("u"), 20
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error { revision++; s.at(revision); return nil }}
 	}
@@ -194,7 +194,7 @@ func TestTurnReadsOnce(t *testing.T) {
 		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
 			t.Errorf("step %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
 		}
-		if last := i == 2; last != (again == 0) || last != (d.finisher.known.of("u") == nil) {
+		if last := i == 2; last != (again == 0) || last != (d.finisher.unfinished.of("u") == nil) {
 			t.Errorf("step %d: again after %s", i, again)
 		}
 	}
@@ -240,12 +240,12 @@ func TestErrorsOfATurn(t *testing.T) {
 					return tc.err
 				}}
 			}
-			u := d.finisher.known.of(claim.UID)
+			u := d.finisher.unfinished.of(claim.UID)
 			d.reconciler.Next(t.Context())
 			if complete := u.snapshot().complete; commits != tc.commits || complete != tc.complete {
 				t.Errorf("%d commits, complete %t", commits, complete)
 			}
-			if n := d.finisher.known.due.NumRequeues(claim.UID); n != 1 || d.finisher.known.of(claim.UID) != u {
+			if n := d.finisher.unfinished.due.NumRequeues(claim.UID); n != 1 || d.finisher.unfinished.of(claim.UID) != u {
 				t.Errorf("tried again %d times", n)
 			}
 			if len(u.work.reservation.taken) != tc.taken || d.left("a") != 0 {
@@ -258,7 +258,7 @@ func TestErrorsOfATurn(t *testing.T) {
 		d.Feeds().ClaimChanged(d.stored(warm(1)))
 		d.unreadable = "held"
 		d.reconciler.Next(t.Context())
-		if u := d.finisher.known.of("claim-uid"); u.snapshot().complete || d.finisher.known.due.NumRequeues("claim-uid") != 1 {
+		if u := d.finisher.unfinished.of("claim-uid"); u.snapshot().complete || d.finisher.unfinished.due.NumRequeues("claim-uid") != 1 {
 			t.Error("not tried again")
 		}
 	})
@@ -290,7 +290,7 @@ func TestConfirm(t *testing.T) {
 			d := newDesk(t, set)
 			d.Feeds().ClaimChanged(waits())
 			d.clock.Step(d.finisher.syncWindow + handOverAfter) // until then it is the work of who created it
-			u := d.finisher.known.of("u")
+			u := d.finisher.unfinished.of("u")
 			d.stock.Queue.Wait(u.waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			if d.prefers(prefersNone); tc.prefers != nil {
 				d.prefers(tc.prefers)
@@ -319,7 +319,7 @@ func TestConfirm(t *testing.T) {
 			d.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
 			d.prefers(prefersNone)
 			d.Feeds().ClaimChanged(waits())
-			d.stock.Queue.Wait(d.finisher.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			d.stock.Queue.Wait(d.finisher.unfinished.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			d.stocks("one", set, pods)
 			if d.shelf.claims["u"] = waits(); served {
 				d.shelf.claims["u"] = claimAt("u", 6, completed)
@@ -373,11 +373,11 @@ func TestDeletedClaims(t *testing.T) {
 			}
 			d.Feeds().ClaimDeleted(claim)
 			d.clock.Step(time.Minute) // until then it is the work of who created it
-			u := d.finisher.known.of(claim.UID)
+			u := d.finisher.unfinished.of(claim.UID)
 			if _, err := d.finisher.advance(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(released, tc.released) {
 				t.Errorf("released %v, %v", released, err)
 			}
-			if known := d.finisher.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.Queue.Demands()) != 0 {
+			if known := d.finisher.unfinished.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.Queue.Demands()) != 0 {
 				t.Errorf("known %t, left %d, demands %v", known, d.left("a"), d.stock.Queue.Demands())
 			}
 			if phase := u.latest().Status.Phase; (phase == v1alpha1.SandboxClaimPhaseCompleted) == tc.known {

@@ -63,7 +63,7 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 	}
 	d := newDesk(t, at("one", 5))
 	next := d.nextAttempt(nil) // its template is missing
-	d.finisher.known.of(next.state.Claim.UID).recordPlan(&next.state, d.planned(next))
+	d.finisher.unfinished.of(next.state.Claim.UID).recordPlan(&next.state, d.planned(next))
 	d.woken()
 	d.Feeds().SetChanged(at("one", 6))
 	if got := d.woken(); len(got) > 0 {

@@ -252,7 +252,7 @@ func (s *metadataSyncer) forget(uid types.UID) {
 // syncMetadata does the next step for the metadata of a claim that was changed before the claim is
 // Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
 // returns what the plan has to know, or that a transaction was written and the step is over. The metadataSyncer does it for claims that are Completed.
-func (f *finisher) syncMetadata(ctx context.Context, u *unfinished, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
 	claim, rollout := seen.claim, u.work.metadata
 	switch {
 	case claim.Status.ObservedGeneration == claim.Generation:

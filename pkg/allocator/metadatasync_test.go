@@ -131,11 +131,11 @@ func (d *editDesk) have(run string) int {
 func TestEditInTransactions(t *testing.T) {
 	d := newEditDesk(t, 300)
 	d.Feeds().ClaimChanged(d.claim)
-	if len(d.metadata.all()) != 0 || len(d.finisher.known.byUID) != 0 {
+	if len(d.metadata.all()) != 0 || len(d.finisher.unfinished.byUID) != 0 {
 		t.Fatal("a claim without changes is known")
 	}
 	d.edit("2")
-	if len(d.finisher.known.byUID) != 0 {
+	if len(d.finisher.unfinished.byUID) != 0 {
 		t.Error("it is taken for one that is not at its end")
 	}
 	d.untilRest()

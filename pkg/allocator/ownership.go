@@ -21,7 +21,7 @@ import (
 // for as long as that may be answered and a little longer, and then the one that all
 // agree on. One that has set up runtimes for it, or is about it, goes on until that is
 // written.
-func (f *finisher) isMine(uid types.UID, u *unfinished) bool {
+func (f *finisher) isMine(uid types.UID, u *unfinishedClaim) bool {
 	if f.reconciler.IsAlone() {
 		return true
 	}
@@ -36,7 +36,7 @@ func (f *finisher) isMine(uid types.UID, u *unfinished) bool {
 
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. No other server does then.
-func (f *finisher) hasMarked(u *unfinished) bool {
+func (f *finisher) hasMarked(u *unfinishedClaim) bool {
 	peers, claim := f.peers.Load(), u.latest()
 	if peers == nil || claim == nil || !claims.Mounts(claim) {
 		return false
@@ -49,7 +49,7 @@ func (f *finisher) hasMarked(u *unfinished) bool {
 
 // watchOthers keeps the place of a claim that another server works on, so that
 // newcomers here do not overtake it, and returns when to look again whose it is.
-func (f *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
+func (f *finisher) watchOthers(u *unfinishedClaim, seen view, now time.Time) time.Duration {
 	q := f.committer.queue
 	u.work.reservation.release(q)
 	e := claims.EligiblePools(seen.claim, &f.planner.stock.Sets)
@@ -70,7 +70,7 @@ func (f *finisher) watchOthers(u *unfinished, seen view, now time.Time) time.Dur
 func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 	const most = 16
 	for _, uid := range f.committer.queue.Before(sources, most) {
-		u := f.known.of(uid)
+		u := f.unfinished.of(uid)
 		if u == nil {
 			continue
 		}
@@ -90,7 +90,7 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 		default:
 			f.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
 		}
-		f.known.due.Add(uid)
+		f.unfinished.due.Add(uid)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 
 // creatorWorksUntil is the time until which the server that created a claim works on it; after
 // that the server that all agree on does. It is zero for a claim that was reopened.
-func (f *finisher) creatorWorksUntil(u *unfinished) time.Time {
+func (f *finisher) creatorWorksUntil(u *unfinishedClaim) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
 		if plan.IsReopened(claim) {

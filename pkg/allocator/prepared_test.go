@@ -159,7 +159,7 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	r.prefers(prefersNone)
 	claim := r.asks(withMounts)
 	claim.CreationTimestamp.Time = r.clock.Now().Add(-time.Hour)
-	u := r.finisher.known.newUnfinished(claim)
+	u := r.finisher.unfinished.newUnfinished(claim)
 	u.claim = claim
 	sb := starting(1)
 	u.held[sb.Name] = sb
@@ -200,7 +200,7 @@ func TestEndThatDoesNotFit(t *testing.T) {
 	first.CreationTimestamp.Time = r.clock.Now()
 	r.runs()
 	r.Feeds().ClaimChanged(first)
-	r.stepUntil(10*time.Millisecond, func() bool { return r.finisher.known.of(first.UID) == nil })
+	r.stepUntil(10*time.Millisecond, func() bool { return r.finisher.unfinished.of(first.UID) == nil })
 	if end := r.last().claim; end == nil || end.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		t.Errorf("it ends as %+v", end)
 	}

@@ -192,15 +192,15 @@ func TestClaimIsOpenedAgainWhileItIsForgotten(t *testing.T) {
 	for phase, stays := range map[v1alpha1.SandboxClaimPhase]bool{v1alpha1.SandboxClaimPhaseClaiming: true, v1alpha1.SandboxClaimPhaseCompleted: false} {
 		claim := next.state.Claim.DeepCopy()
 		claim.Status.Phase, claim.ResourceVersion = phase, "99"
-		d.finisher.known.adopt(claim)
-		u := d.finisher.known.of(uid)
+		d.finisher.unfinished.adopt(claim)
+		u := d.finisher.unfinished.of(uid)
 		u.setClaim(claim)
-		d.finisher.known.forget(u, uid)
-		if now := d.finisher.known.of(uid); (now != nil) != stays {
+		d.finisher.unfinished.forget(u, uid)
+		if now := d.finisher.unfinished.of(uid); (now != nil) != stays {
 			t.Errorf("%s: is it known: %t", phase, now != nil)
 		} else if now != nil {
 			now.setClaim(ended(claim))
-			d.finisher.known.forget(now, uid)
+			d.finisher.unfinished.forget(now, uid)
 		}
 	}
 }

@@ -253,7 +253,7 @@ func setupError(err error) *claims.SetupError {
 
 // setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
 // and why none of them can be set up; nil if that is not known.
-func (f *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
+func (f *finisher) setupsOf(u *unfinishedClaim, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
 	u.work.setups.keepOnly(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
@@ -265,7 +265,7 @@ func (f *finisher) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setup
 
 // setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
 // due. It is called when what was planned is written, and makes no transaction wait.
-func (f *finisher) setUpRuntimes(u *unfinished) {
+func (f *finisher) setUpRuntimes(u *unfinishedClaim) {
 	seen := u.snapshot()
 	if len(seen.held) == 0 {
 		u.work.setups.keepOnly(nil)
@@ -279,7 +279,7 @@ func (f *finisher) setUpRuntimes(u *unfinished) {
 
 // callRuntimes begins the calls of a claim, as many as may be at a time. The end of one
 // begins the next, and so does the share when it has room.
-func (f *finisher) callRuntimes(u *unfinished) {
+func (f *finisher) callRuntimes(u *unfinishedClaim) {
 	s := u.work.setups
 	for call := s.take(); call != nil; call = s.take() {
 		namespace, uid := call.claim.Namespace, call.claim.UID
@@ -296,7 +296,7 @@ func (f *finisher) callRuntimes(u *unfinished) {
 }
 
 // callRuntime sets up one runtime.
-func (f *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCall) {
+func (f *finisher) callRuntime(ctx context.Context, u *unfinishedClaim, call *setupCall) {
 	s, begin := u.work.setups, f.committer.clock.Now()
 	var err error
 	if within := s.begin(ctx, call, begin); within != nil {
@@ -312,7 +312,7 @@ func (f *finisher) callRuntime(ctx context.Context, u *unfinished, call *setupCa
 		return // another server goes on
 	}
 	if due {
-		f.known.due.AddAfter(call.claim.UID, after)
+		f.unfinished.due.AddAfter(call.claim.UID, after)
 	}
 	f.callRuntimes(u)
 }

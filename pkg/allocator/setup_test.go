@@ -454,7 +454,7 @@ func TestCallsEnd(t *testing.T) {
 		"claimTimeout":     {short, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"waitReadyTimeout": {impatient, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"deletion": {short, func(r *runtimes, claim *v1alpha1.SandboxClaim) {
-			r.held = r.finisher.known.of(claim.UID).snapshot().held
+			r.held = r.finisher.unfinished.of(claim.UID).snapshot().held
 			r.Feeds().ClaimDeleted(claim)
 		}, "", 0},
 	}
@@ -515,7 +515,7 @@ func TestWhoHasCallsGoesOn(t *testing.T) {
 	r.creates()
 	r.stepUntil(0, func() bool { return r.calls.Load() == 1 })
 	r.clock.Step(27 * time.Second)
-	u := r.finisher.known.of("claim-uid")
+	u := r.finisher.unfinished.of("claim-uid")
 	if !r.finisher.isMine("claim-uid", u) {
 		t.Error("hands the claim over")
 	}
@@ -560,7 +560,7 @@ func TestSetUpAgain(t *testing.T) {
 			r.runs()
 			r.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{first}, 25)
 			happened := func() bool {
-				seen := r.finisher.known.of(first.UID)
+				seen := r.finisher.unfinished.of(first.UID)
 				return seen == nil || len(r.transactions()) > 0 || seen.snapshot().complete
 			}
 			r.stepUntil(0, happened)
@@ -615,7 +615,7 @@ func TestSetupsAreShared(t *testing.T) {
 	r.stepUntil(0, func() bool { return count(0) == 8 })
 	close(end)
 	r.stepUntil(100*time.Millisecond, func() bool {
-		return !slices.ContainsFunc(uids, func(uid types.UID) bool { return r.finisher.known.of(uid) != nil })
+		return !slices.ContainsFunc(uids, func(uid types.UID) bool { return r.finisher.unfinished.of(uid) != nil })
 	})
 	if most != 8 || r.calls.Load() != n {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())

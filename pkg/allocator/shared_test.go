@@ -29,7 +29,7 @@ func TestSandboxesThatOnlyNameAClaim(t *testing.T) {
 			trap := heldAt("u", "trap", 6)
 			change(trap)
 			d.Feeds().SandboxChanged(trap)
-			u := d.finisher.known.of("u")
+			u := d.finisher.unfinished.of("u")
 			u.setHeld(u.snapshot(), append(d.shelf.held, trap))
 			if held := u.snapshot().held; len(held) != 0 {
 				t.Errorf("the claim holds %s", held[0].Name)

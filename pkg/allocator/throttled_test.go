@@ -28,10 +28,10 @@ func TestThrottledClaim(t *testing.T) {
 		}}
 	}
 	d.reconciler.Next(t.Context())
-	if u := d.finisher.known.of(claim.UID); len(u.work.reservation.taken) != 0 || d.left("a") != 1 {
+	if u := d.finisher.unfinished.of(claim.UID); len(u.work.reservation.taken) != 0 || d.left("a") != 1 {
 		t.Errorf("holds %d, left %d", len(u.work.reservation.taken), d.left("a"))
 	}
-	if n := d.finisher.known.due.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
+	if n := d.finisher.unfinished.due.NumRequeues(claim.UID); n != 0 || !slices.Equal(throttleable, []bool{true}) {
 		t.Errorf("%d retries with backoff, transactions that may be throttled: %v", n, throttleable)
 	}
 	d.woken() // by the sandboxes that were returned
@@ -39,7 +39,7 @@ func TestThrottledClaim(t *testing.T) {
 
 	throttleable = nil
 	d.clock.Step(v1alpha1.DefaultClaimTimeout)
-	d.finisher.known.due.Add(claim.UID)
+	d.finisher.unfinished.due.Add(claim.UID)
 	d.reconciler.Next(t.Context())
 	if !slices.Equal(throttleable, []bool{false}) {
 		t.Errorf("transactions that may be throttled when the claim ends: %v", throttleable)

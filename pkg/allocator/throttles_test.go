@@ -44,7 +44,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 		}))
 	}
 	work := func() {
-		for d.finisher.known.due.Len() > 0 {
+		for d.finisher.unfinished.due.Len() > 0 {
 			d.reconciler.Next(t.Context())
 		}
 	}
@@ -58,7 +58,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 	for range 6 { // woken by news
 		for i := range n {
-			d.finisher.known.due.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
+			d.finisher.unfinished.due.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
 		}
 		work()
 		d.clock.Step(time.Second)
@@ -68,7 +68,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 	d.clock.Step(retryAfter)
 	for i := range n {
-		d.finisher.known.due.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
+		d.finisher.unfinished.due.Add(types.UID(fmt.Sprintf("eve-%02d", i)))
 	}
 	work()
 	if tried["eve"] != 2 {
@@ -98,7 +98,7 @@ func TestThrottledClaimEndsInTime(t *testing.T) {
 	d.reconciler.Next(t.Context())
 	start := d.clock.Now()
 	d.stepUntil(time.Second, func() bool {
-		for d.finisher.known.due.Len() > 0 {
+		for d.finisher.unfinished.due.Len() > 0 {
 			d.reconciler.Next(t.Context())
 		}
 		return ended

@@ -25,9 +25,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// unfinished is a claim that is not at its end, as far as this server knows: what the
+// unfinishedClaim is a claim that is not at its end, as far as this server knows: what the
 // watches have reported of it, or this server's own transactions if those are newer.
-type unfinished struct {
+type unfinishedClaim struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
 	// seen is when this server first received the claim, and sawCreation is set if that was by
@@ -128,7 +128,7 @@ func (w *work) recordWrite(p *plan.Plan, now time.Time) {
 }
 
 // setClaim sets the state of the claim, and reports whether it is newer than the known one.
-func (u *unfinished) setClaim(claim *v1alpha1.SandboxClaim) bool {
+func (u *unfinishedClaim) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.claim != nil && version(claim) <= version(u.claim) {
@@ -142,7 +142,7 @@ func (u *unfinished) setClaim(claim *v1alpha1.SandboxClaim) bool {
 }
 
 // setDeleted takes in that the claim is gone.
-func (u *unfinished) setDeleted() {
+func (u *unfinishedClaim) setDeleted() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.deleted = true
@@ -150,14 +150,14 @@ func (u *unfinished) setDeleted() {
 
 // setSandbox takes in the state of a sandbox that names the claim as its owner, and
 // reports whether it is newer than the known one, and how many such sandboxes there are.
-func (u *unfinished) setSandbox(sb *v1alpha1.Sandbox) (isNewer bool, held int) {
+func (u *unfinishedClaim) setSandbox(sb *v1alpha1.Sandbox) (isNewer bool, held int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.keep(sb), len(u.held)
 }
 
 // setSandboxDeleted takes in that such a sandbox is gone.
-func (u *unfinished) setSandboxDeleted(sb *v1alpha1.Sandbox) {
+func (u *unfinishedClaim) setSandboxDeleted(sb *v1alpha1.Sandbox) {
 	gone := *sb
 	if gone.DeletionTimestamp == nil {
 		gone.DeletionTimestamp = &metav1.Time{Time: sb.CreationTimestamp.Time}
@@ -167,7 +167,7 @@ func (u *unfinished) setSandboxDeleted(sb *v1alpha1.Sandbox) {
 	u.keep(&gone)
 }
 
-func (u *unfinished) keep(sb *v1alpha1.Sandbox) bool {
+func (u *unfinishedClaim) keep(sb *v1alpha1.Sandbox) bool {
 	if known := u.held[sb.Name]; known != nil && version(known) >= version(sb) {
 		return false
 	}
@@ -178,13 +178,13 @@ func (u *unfinished) keep(sb *v1alpha1.Sandbox) bool {
 // owns reports whether a sandbox that names the claim as its owner is one of its
 // namespace, and marked as only a claim marks it: what names a claim is for users to
 // write.
-func (u *unfinished) owns(sb *v1alpha1.Sandbox) bool {
+func (u *unfinishedClaim) owns(sb *v1alpha1.Sandbox) bool {
 	return sb.Namespace == u.key.Namespace && sb.Labels[v1alpha1.LabelClaimName] == u.key.Name &&
 		sb.Annotations[v1alpha1.AnnotationLock] != ""
 }
 
 // markIncomplete records that events may have been lost.
-func (u *unfinished) markIncomplete() {
+func (u *unfinishedClaim) markIncomplete() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.complete = false
@@ -193,7 +193,7 @@ func (u *unfinished) markIncomplete() {
 
 // setHeld takes in the sandboxes of the claim as they are in the store, which was read
 // after it was seen.
-func (u *unfinished) setHeld(seen view, all []*v1alpha1.Sandbox) {
+func (u *unfinishedClaim) setHeld(seen view, all []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before := u.held
@@ -212,7 +212,7 @@ func (u *unfinished) setHeld(seen view, all []*v1alpha1.Sandbox) {
 
 // recordWrite takes in what this server has written, after a plan that was made from what was
 // seen, which was complete.
-func (u *unfinished) recordWrite(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
+func (u *unfinishedClaim) recordWrite(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sb := range sandboxes {
@@ -229,7 +229,7 @@ func (u *unfinished) recordWrite(seen view, claim *v1alpha1.SandboxClaim, sandbo
 }
 
 // recordCreate takes in that this server has created the claim, after a plan, and how it is stored.
-func (u *unfinished) recordCreate(stored *v1alpha1.SandboxClaim, s *plan.State, p *plan.Plan, now time.Time) {
+func (u *unfinishedClaim) recordCreate(stored *v1alpha1.SandboxClaim, s *plan.State, p *plan.Plan, now time.Time) {
 	if stored == p.Claim {
 		all, _ := p.Sandboxes()
 		u.recordWrite(view{}, stored, all)
@@ -249,7 +249,7 @@ type view struct {
 }
 
 // snapshot returns what is known of the claim, its sandboxes ordered by name.
-func (u *unfinished) snapshot() view {
+func (u *unfinishedClaim) snapshot() view {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	held := slices.SortedFunc(maps.Values(u.held), func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
@@ -257,7 +257,7 @@ func (u *unfinished) snapshot() view {
 }
 
 // latest is the claim as it stands.
-func (u *unfinished) latest() *v1alpha1.SandboxClaim {
+func (u *unfinishedClaim) latest() *v1alpha1.SandboxClaim {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.claim
@@ -265,7 +265,7 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 
 // recordPlan notes what a plan says of what may help the claim, and what the work on it has
 // kept from pods.
-func (u *unfinished) recordPlan(s *plan.State, p *plan.Plan) {
+func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	goesOn := !claims.EndsRefused(s.Claim)
@@ -281,14 +281,14 @@ func (u *unfinished) recordPlan(s *plan.State, p *plan.Plan) {
 }
 
 // runtimeless are the pools of which the claim has sandboxes without an agent-runtime.
-func (u *unfinished) runtimeless() []string {
+func (u *unfinishedClaim) runtimeless() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.withoutRuntime
 }
 
 // keptFromPods are the fields of the claim that were kept from pods so far.
-func (u *unfinished) keptFromPods() []string {
+func (u *unfinishedClaim) keptFromPods() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.heldBack
@@ -296,7 +296,7 @@ func (u *unfinished) keptFromPods() []string {
 
 // canBeHelpedBy reports whether a change of some set or template of its namespace may matter
 // to the claim; sets are those that changed, if that is known.
-func (u *unfinished) canBeHelpedBy(sets ...*v1alpha1.SandboxSet) bool {
+func (u *unfinishedClaim) canBeHelpedBy(sets ...*v1alpha1.SandboxSet) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.claim == nil {
@@ -318,7 +318,7 @@ func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
 // setStart sets u.started for the current state of the claim, which this server has just
 // received. It keeps u.started if the stored start has not changed, or if a client has removed
 // it from the status. u.mu is held, or there is no other user of u yet.
-func (u *unfinished) setStart(claim *v1alpha1.SandboxClaim) {
+func (u *unfinishedClaim) setStart(claim *v1alpha1.SandboxClaim) {
 	now, stored, first := u.clock.Now(), storedStart(claim), u.started.IsZero()
 	if !first && (claim.Status.ClaimStartTime == nil || stored.Equal(u.stored)) {
 		return
@@ -335,7 +335,7 @@ func (u *unfinished) setStart(claim *v1alpha1.SandboxClaim) {
 }
 
 // start is the start of the claim by the clock of this server.
-func (u *unfinished) start() time.Time {
+func (u *unfinishedClaim) start() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.started

@@ -48,88 +48,88 @@ func releasedAt(name string, revision int) *v1alpha1.Sandbox { return heldAt("",
 // be read; what others write does.
 func TestWhatIsKnownOfAClaim(t *testing.T) {
 	tests := map[string]struct {
-		happens  func(u *unfinished)
+		happens  func(u *unfinishedClaim)
 		at       string
 		held     []string // and at which resourceVersion, and if it is gone
 		complete bool
 	}{
-		"the watch reports it": {func(u *unfinished) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
-		"this server wrote it": {func(u *unfinished) {
+		"the watch reports it": {func(u *unfinishedClaim) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
+		"this server wrote it": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
 		}, "5", []string{"a@5", "b@5"}, true},
-		"the watch reports that later": {func(u *unfinished) {
+		"the watch reports that later": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.setClaim(claimAt("u", 5))
 			u.setSandbox(heldAt("u", "a", 5))
 		}, "5", []string{"a@5"}, true},
-		"the watch reports it before the answer": {func(u *unfinished) {
+		"the watch reports it before the answer": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 5))
 			u.setSandbox(heldAt("u", "a", 5))
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "5", []string{"a@5"}, true},
-		"another writes it then": {func(u *unfinished) {
+		"another writes it then": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 6))
 		}, "6", nil, false},
-		"another has written it before the answer": {func(u *unfinished) {
+		"another has written it before the answer": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 6))
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "6", []string{"a@5"}, false},
-		"old events": {func(u *unfinished) {
+		"old events": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 4))
 		}, "5", nil, true},
-		"it is read": {func(u *unfinished) {
+		"it is read": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 5))
 			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
 		}, "5", []string{"a@3"}, true},
-		"it changes while it is read": {func(u *unfinished) {
+		"it changes while it is read": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 5))
 			of := u.snapshot()
 			u.setClaim(claimAt("u", 6))
 			u.setHeld(of, nil)
 		}, "6", nil, false},
-		"a list is newer than the watch": {func(u *unfinished) {
+		"a list is newer than the watch": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
 			u.setSandbox(heldAt("u", "a", 7))
 		}, "5", []string{"a@8"}, true},
-		"the watch is newer than a list": {func(u *unfinished) {
+		"the watch is newer than a list": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.setSandbox(heldAt("u", "a", 8))
 			u.setSandboxDeleted(heldAt("u", "b", 8))
 			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 		}, "5", []string{"a@8", "b@8 gone"}, true},
-		"one is gone, and made again": {func(u *unfinished) {
+		"one is gone, and made again": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.setSandboxDeleted(heldAt("u", "a", 7))
 			again := heldAt("u", "a", 8)
 			again.UID = "another"
 			u.setSandbox(again)
 		}, "5", []string{"a@8"}, true},
-		"a list of the watch comes while it is read": {func(u *unfinished) {
+		"a list of the watch comes while it is read": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 5))
 			of := u.snapshot()
 			u.markIncomplete()
 			u.setHeld(of, nil)
 		}, "5", nil, false},
-		"or while it is written": {func(u *unfinished) {
+		"or while it is written": {func(u *unfinishedClaim) {
 			of := u.snapshot()
 			u.markIncomplete()
 			u.recordWrite(of, claimAt("u", 5), nil)
 		}, "5", nil, false},
-		"one is let go": {func(u *unfinished) {
+		"one is let go": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.recordWrite(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{releasedAt("a", 7)})
 		}, "7", []string{"b@5"}, true},
-		"events may have been lost": {func(u *unfinished) {
+		"events may have been lost": {func(u *unfinishedClaim) {
 			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.markIncomplete()
 		}, "5", []string{"a@5"}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := newDesk(t).finisher.known.newUnfinished(claimNamed("u"))
+			u := newDesk(t).finisher.unfinished.newUnfinished(claimNamed("u"))
 			tc.happens(u)
 			seen := u.snapshot()
 			var held []string
@@ -151,7 +151,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 // are being created.
 func TestClaimsListed(t *testing.T) {
 	d := newDesk(t)
-	known := d.finisher.known
+	known := d.finisher.unfinished
 	for _, claim := range []*v1alpha1.SandboxClaim{claimAt("gone", 5), claimAt("there", 5), claimAt("newer", 12)} {
 		d.Feeds().ClaimChanged(claim)
 	}
@@ -195,7 +195,7 @@ func TestPlaceOfAClaim(t *testing.T) {
 	created.CreationTimestamp = metav1.NewTime(time.Now())
 	stored := created.DeepCopy()
 	stored.CreationTimestamp = created.CreationTimestamp.Rfc3339Copy()
-	here, there := newDesk(t).finisher.known, newDesk(t).finisher.known
+	here, there := newDesk(t).finisher.unfinished, newDesk(t).finisher.unfinished
 	opened := here.open(t.Context(), created, time.Now().Add(2*time.Second)).waiter.Place
 	there.adopt(stored)
 	adopted := there.of("u").waiter.Place
@@ -230,19 +230,19 @@ func TestEventsOfAClaim(t *testing.T) {
 	expect("the same again, and sandboxes of others")
 	feeds.SandboxDeleted(heldAt("u", "a", 9))
 	expect("a sandbox that is gone", "u")
-	if seen := d.finisher.known.of("u").snapshot(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
+	if seen := d.finisher.unfinished.of("u").snapshot(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
 		t.Errorf("holds %+v", seen.held)
 	}
-	d.finisher.known.of("u").recordWrite(d.finisher.known.of("u").snapshot(), claimAt("u", 10), nil)
+	d.finisher.unfinished.of("u").recordWrite(d.finisher.unfinished.of("u").snapshot(), claimAt("u", 10), nil)
 	feeds.SandboxListed(nil, 11)
 	expect("a new picture", "u")
-	if d.finisher.known.of("u").snapshot().complete {
+	if d.finisher.unfinished.of("u").snapshot().complete {
 		t.Error("nothing is read after a new picture")
 	}
 	feeds.ClaimDeleted(claimAt("another", 12))
 	feeds.ClaimDeleted(claimAt("u", 12))
 	expect("it is gone", "u")
-	if !d.finisher.known.of("u").snapshot().deleted {
+	if !d.finisher.unfinished.of("u").snapshot().deleted {
 		t.Error("it is not taken for gone")
 	}
 }
@@ -346,7 +346,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 // TestWhatMayHelp a claim that waits: a set that may serve it, or did, and anything if
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
-	u := newDesk(t).finisher.known.newUnfinished(claimNamed("u"))
+	u := newDesk(t).finisher.unfinished.newUnfinished(claimNamed("u"))
 	if u.canBeHelpedBy(setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}

@@ -38,21 +38,21 @@ type unfinishedClaims struct {
 	// mu is held for one claim at a time, because each create, event and step needs it. Lock
 	// order: the lock of a namespace in namespaces, then mu.
 	mu    sync.Mutex
-	byUID map[types.UID]*unfinished
+	byUID map[types.UID]*unfinishedClaim
 	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
 	byName map[types.NamespacedName][]types.UID
 }
 
 func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, due workqueue.TypedRateLimitingInterface[types.UID]) *unfinishedClaims {
 	return &unfinishedClaims{
-		queue: q, clock: c, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
+		queue: q, clock: c, byUID: map[types.UID]*unfinishedClaim{}, byName: map[types.NamespacedName][]types.UID{},
 		due: due, namespaces: newClaimsByNamespace(),
 	}
 }
 
 // open adds a claim that this server is about to create, so that no event of it is
 // lost. It is not reconciled before begin.
-func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
+func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinishedClaim {
 	u := c.newUnfinished(claim)
 	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.setMine(u, true)
@@ -61,7 +61,7 @@ func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClai
 }
 
 // put adds a claim, unless there is one with its UID already.
-func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
+func (c *unfinishedClaims) put(u *unfinishedClaim, uid types.UID) {
 	inNamespace := c.namespaces.lock(u.key.Namespace)
 	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
 	c.mu.Lock()
@@ -75,7 +75,7 @@ func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
 }
 
 // setMine sets whether this server works on a claim.
-func (c *unfinishedClaims) setMine(u *unfinished, mine bool) {
+func (c *unfinishedClaims) setMine(u *unfinishedClaim, mine bool) {
 	switch {
 	case mine && !u.work.mine:
 		c.mine.Add(1)
@@ -86,7 +86,7 @@ func (c *unfinishedClaims) setMine(u *unfinished, mine bool) {
 }
 
 // begin makes a claim due that was opened.
-func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
+func (c *unfinishedClaims) begin(u *unfinishedClaim, uid types.UID) {
 	c.mu.Lock()
 	u.work.opening = false
 	c.mu.Unlock()
@@ -109,9 +109,9 @@ func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 
 // newUnfinished returns a claim whose position in the queue is of its creationTimestamp, which
 // no client can write, also on the server that creates it: so all servers agree.
-func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinished {
+func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinishedClaim {
 	uid := claim.UID
-	return &unfinished{
+	return &unfinishedClaim{
 		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
 		clock: c.clock, seen: c.clock.Now(),
 		waiter: queue.NewWaiter(queue.Place{
@@ -123,14 +123,14 @@ func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinish
 }
 
 // of returns the claim of a UID; nil if there is none.
-func (c *unfinishedClaims) of(uid types.UID) *unfinished {
+func (c *unfinishedClaims) of(uid types.UID) *unfinishedClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byUID[uid]
 }
 
 // toWorkAt is of without claims that are being created.
-func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
+func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinishedClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if u := c.byUID[uid]; u != nil && !u.work.opening {
@@ -141,7 +141,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 
 // forget ends the work on a claim, and takes it up anew if it was opened again
 // meanwhile.
-func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
+func (c *unfinishedClaims) forget(u *unfinishedClaim, uid types.UID) {
 	u.work.reservation.release(c.queue)
 	u.work.setups.keepOnly(nil)
 	c.queue.Leave(u.waiter)
@@ -155,7 +155,7 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 }
 
 // remove removes a claim.
-func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
+func (c *unfinishedClaims) remove(u *unfinishedClaim, uid types.UID) {
 	inNamespace := c.namespaces.lock(u.key.Namespace)
 	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
 	c.mu.Lock()
@@ -207,7 +207,7 @@ type namespaceClaims struct {
 	users int
 
 	mu    sync.Mutex
-	byUID map[types.UID]*unfinished
+	byUID map[types.UID]*unfinishedClaim
 }
 
 func newClaimsByNamespace() claimsByNamespace { return claimsByNamespace{seed: maphash.MakeSeed()} }
@@ -223,7 +223,7 @@ func (c *claimsByNamespace) lock(namespace string) *namespaceClaims {
 	s.mu.Lock()
 	n := s.byNamespace[namespace]
 	if n == nil {
-		n = &namespaceClaims{byUID: map[types.UID]*unfinished{}}
+		n = &namespaceClaims{byUID: map[types.UID]*unfinishedClaim{}}
 		if s.byNamespace == nil {
 			s.byNamespace = map[string]*namespaceClaims{}
 		}
@@ -247,7 +247,7 @@ func (c *claimsByNamespace) unlock(namespace string, n *namespaceClaims) {
 }
 
 // in returns a copy of the claims of a namespace.
-func (c *claimsByNamespace) in(namespace string) map[types.UID]*unfinished {
+func (c *claimsByNamespace) in(namespace string) map[types.UID]*unfinishedClaim {
 	n := c.lock(namespace)
 	defer c.unlock(namespace, n)
 	c.looks.Add(int64(len(n.byUID)))
@@ -255,8 +255,8 @@ func (c *claimsByNamespace) in(namespace string) map[types.UID]*unfinished {
 }
 
 // all iterates over the claims of all namespaces. It copies one namespace at a time.
-func (c *claimsByNamespace) all() iter.Seq2[types.UID, *unfinished] {
-	return func(yield func(types.UID, *unfinished) bool) {
+func (c *claimsByNamespace) all() iter.Seq2[types.UID, *unfinishedClaim] {
+	return func(yield func(types.UID, *unfinishedClaim) bool) {
 		for i := range c.shards {
 			for _, namespace := range c.shards[i].namespaces() {
 				for uid, u := range c.in(namespace) {

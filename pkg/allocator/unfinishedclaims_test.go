@@ -62,9 +62,9 @@ func looksOfEvents(t *testing.T, others int) map[string]int64 {
 		meta.SetName("set")
 		meta.SetUID("set")
 		meta.SetResourceVersion("20")
-		from := d.finisher.known.namespaces.looks.Load()
+		from := d.finisher.unfinished.namespaces.looks.Load()
 		method.Func.Call([]reflect.Value{reflect.ValueOf(d.Feeds()), object})
-		looks[method.Name] = d.finisher.known.namespaces.looks.Load() - from
+		looks[method.Name] = d.finisher.unfinished.namespaces.looks.Load() - from
 	}
 	return looks
 }
@@ -85,7 +85,7 @@ func TestEventsLookAtOneNamespace(t *testing.T) {
 // and that nothing is left of those that are not.
 func TestClaimsByNamespace(t *testing.T) {
 	d := newDesk(t)
-	known := d.finisher.known
+	known := d.finisher.unfinished
 	for i := range 6 {
 		d.Feeds().ClaimChanged(claimAt(types.UID(fmt.Sprint(i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = fmt.Sprint("ns-", i%2) }))
 	}
@@ -96,7 +96,7 @@ func TestClaimsByNamespace(t *testing.T) {
 	if u := known.of("1"); known.namespaces.in("ns-1")["1"] != u {
 		t.Error("a claim that was known is another one")
 	}
-	all := map[types.UID]*unfinished{}
+	all := map[types.UID]*unfinishedClaim{}
 	maps.Insert(all, known.namespaces.all())
 	if len(all) != 6 {
 		t.Errorf("%d of 6 claims are known", len(all))
@@ -117,7 +117,7 @@ func TestClaimsByNamespace(t *testing.T) {
 // shard they are.
 func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	d := newDesk(t)
-	known := d.finisher.known
+	known := d.finisher.unfinished
 	busy, others := known.namespaces.lock("busy"), map[*claimsShard]string{}
 	var waits sync.WaitGroup
 	defer waits.Wait()
@@ -174,7 +174,7 @@ func TestClaimMetrics(t *testing.T) {
 	}
 	d.begin = func() Txn { return &slip{commit: func(s *slip) error { s.at(20); return nil }} }
 	d.Feeds().ClaimChanged(d.stored(warm(3)))
-	u := d.finisher.known.of("claim-uid")
+	u := d.finisher.unfinished.of("claim-uid")
 	step := func() {
 		t.Helper()
 		if _, err := d.finisher.advance(t.Context(), "claim-uid", u); err != nil {
@@ -198,10 +198,10 @@ func TestClaimMetrics(t *testing.T) {
 	step()
 	expect("it is gone", 0, 0)
 	claim := claimNamed("new")
-	opened := d.finisher.known.open(t.Context(), claim, d.clock.Now())
-	if got := d.finisher.known.mine.Load(); got != 1 {
+	opened := d.finisher.unfinished.open(t.Context(), claim, d.clock.Now())
+	if got := d.finisher.unfinished.mine.Load(); got != 1 {
 		t.Errorf("while one is created, this server works at %d", got)
 	}
-	d.finisher.known.forget(opened, "new")
+	d.finisher.unfinished.forget(opened, "new")
 	expect("it was refused", 0, 0)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // warn warns the client of a claim of what does not reach its sandboxes.
-func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *unfinished) {
+func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *unfinishedClaim) {
 	warnOfHeldBack(ctx, u.keptFromPods())
 	warnOfRuntimes(ctx, claim, u.runtimeless())
 }
