@@ -314,7 +314,7 @@ func (d *desk) planned(t *attempt) *plan.Plan {
 
 // looksAgain is after what time a claim looks again without news.
 func (d *desk) looksAgain(t *attempt, p *plan.Plan) time.Duration {
-	return d.finisher.nextCheck(&unfinishedClaim{created: t.state.Start}, t, p, 0)
+	return d.finisher.nextCheck(&unfinishedClaim{claimStart: claimStart{created: t.state.Start}}, t, p, 0)
 }
 
 // woken are the claims that are due, which are no longer.

@@ -94,24 +94,3 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 	}
 	return nil
 }
-
-// The times in a claim are by the clock of the server that wrote them, which may differ from
-// the clock of this server. So the start of a claim, and the time for which the server that
-// created it keeps working on it, are counted from when the watch of this server reported that
-// the claim was created. Stored times are used for claims that this server did not see being
-// created, and only if they are in the past.
-
-// creatorWorksUntil is the time until which the server that created a claim works on it; after
-// that the server that all agree on does. It is zero for a claim that was reopened.
-func (f *finisher) creatorWorksUntil(u *unfinishedClaim) time.Time {
-	since := u.created
-	if claim := u.latest(); since.IsZero() && claim != nil {
-		if plan.IsReopened(claim) {
-			return time.Time{}
-		}
-		if since = u.seen; !u.sawCreation && claim.CreationTimestamp.Time.Before(since) {
-			since = claim.CreationTimestamp.Time
-		}
-	}
-	return since.Add(f.syncWindow + handOverAfter)
-}

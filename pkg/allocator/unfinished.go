@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
@@ -28,16 +27,9 @@ import (
 // unfinishedClaim is a claim that is not at its end, as far as this server knows: what the
 // watches have reported of it, or this server's own transactions if those are newer.
 type unfinishedClaim struct {
-	// created is when this server created the claim; zero if another did.
-	created time.Time
-	// seen is when this server first received the claim, and sawCreation is set if that was by
-	// the event of its creation.
-	seen        time.Time
-	sawCreation bool
-	clock       clock.PassiveClock
-	waiter      *queue.Waiter
-	// key is the name of the claim.
-	key types.NamespacedName
+	// key is the name of the claim, and waiter its place in the queue.
+	key    types.NamespacedName
+	waiter *queue.Waiter
 	// done is closed when the claim is at its end.
 	done chan struct{}
 	// work is for the goroutine that is at the claim.
@@ -46,9 +38,7 @@ type unfinishedClaim struct {
 	mu sync.Mutex
 	// claim is as stored, the newest that is known; nil before that.
 	claim *v1alpha1.SandboxClaim
-	// started is the start of the claim by the clock of this server, and stored the start that
-	// the claim had when started was set.
-	started, stored time.Time
+	claimStart
 	// held are the sandboxes that name the claim as their owner, the newest that is
 	// known. One that is gone has a deletionTimestamp.
 	held map[string]*v1alpha1.Sandbox
@@ -280,18 +270,12 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	}
 }
 
-// runtimeless are the pools of which the claim has sandboxes without an agent-runtime.
-func (u *unfinishedClaim) runtimeless() []string {
+// shortfalls returns the fields of the claim that were kept from pods so far, and the pools of which it
+// has sandboxes without an agent-runtime.
+func (u *unfinishedClaim) shortfalls() (heldBack, withoutRuntime []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.withoutRuntime
-}
-
-// keptFromPods are the fields of the claim that were kept from pods so far.
-func (u *unfinishedClaim) keptFromPods() []string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.heldBack
+	return u.heldBack, u.withoutRuntime
 }
 
 // canBeHelpedBy reports whether a change of some set or template of its namespace may matter
@@ -305,33 +289,6 @@ func (u *unfinishedClaim) canBeHelpedBy(sets ...*v1alpha1.SandboxSet) bool {
 	return u.outlook.stuck || slices.ContainsFunc(sets, func(set *v1alpha1.SandboxSet) bool {
 		return set != nil && claims.MayServe(set, u.claim)
 	})
-}
-
-// storedStart is the start that the claim itself has.
-func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
-	if t := claim.Status.ClaimStartTime; t != nil {
-		return t.Time
-	}
-	return claim.CreationTimestamp.Time
-}
-
-// setStart sets u.started for the current state of the claim, which this server has just
-// received. It keeps u.started if the stored start has not changed, or if a client has removed
-// it from the status. u.mu is held, or there is no other user of u yet.
-func (u *unfinishedClaim) setStart(claim *v1alpha1.SandboxClaim) {
-	now, stored, first := u.clock.Now(), storedStart(claim), u.started.IsZero()
-	if !first && (claim.Status.ClaimStartTime == nil || stored.Equal(u.stored)) {
-		return
-	}
-	u.stored = stored
-	switch {
-	case !u.created.IsZero() && stored.Equal(u.created.Truncate(time.Second)):
-		u.started = u.created
-	case first && u.sawCreation, stored.After(now):
-		u.started = now
-	default:
-		u.started = stored
-	}
 }
 
 // start is the start of the claim by the clock of this server.

@@ -112,8 +112,8 @@ func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinishedClaim {
 	uid := claim.UID
 	return &unfinishedClaim{
-		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
-		clock: c.clock, seen: c.clock.Now(),
+		key:        types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		claimStart: claimStart{clock: c.clock, seen: c.clock.Now()},
 		waiter: queue.NewWaiter(queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
 			Since: claim.CreationTimestamp.Time, UID: uid,

@@ -15,8 +15,9 @@ import (
 
 // warn warns the client of a claim of what does not reach its sandboxes.
 func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *unfinishedClaim) {
-	warnOfHeldBack(ctx, u.keptFromPods())
-	warnOfRuntimes(ctx, claim, u.runtimeless())
+	heldBack, withoutRuntime := u.shortfalls()
+	warnOfHeldBack(ctx, heldBack)
+	warnOfRuntimes(ctx, claim, withoutRuntime)
 }
 
 // maxWarned is how many fields one warning names.
