@@ -53,7 +53,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 		warn(ctx, claim, u)
 		return stored, nil
 	}
-	a.finisher.setUpRuntimes(u)
+	a.finisher.runtimes.setUpRuntimes(u)
 	unfinished.begin(u, claim.UID)
 	if waits && a.reconciler.IsRunning() {
 		a.await(ctx, u)
@@ -67,7 +67,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) first(ctx context.Context, u *unfinishedClaim, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
 	try := &attempt{finder: finder{planner: a.planner, reservation: &u.work.reservation}, state: plan.State{Claim: claim, New: true, Start: now}}
 	if claims.Mounts(claim) {
-		try.state.Setups, _ = a.finisher.setupsOf(u, nil)
+		try.state.Setups, _ = a.finisher.runtimes.setupsOf(u, nil)
 	}
 	isDetached := false
 	for {

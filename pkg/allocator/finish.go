@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -43,13 +42,9 @@ type finisher struct {
 	reconciler *reconciler.Reconciler
 	writer     *metadataWriter
 	syncWindow time.Duration
-	// peers are the servers of the store; nil before they are known.
-	peers atomic.Pointer[peers]
 	// unfinished are the claims that are not at their end.
 	unfinished *unfinishedClaims
-	// setupShare keeps the setting up of runtimes from being one namespace's.
-	setupShare *fairness.WorkShare
-	setUp      setupFunc
+	runtimes   *runtimeCaller
 	// reports limits the writes that only report what claims wait for, and reportedAt is when those at
 	// the front of the queue were woken for that last.
 	reports    *fairness.SharedLimiters
@@ -57,14 +52,11 @@ type finisher struct {
 }
 
 func newFinisher(r *reconciler.Reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
-	if setUp == nil {
-		setUp = noSetUp
-	}
 	return &finisher{
 		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
 		unfinished: newUnfinishedClaims(c.clock, c.queue, r.Queue),
-		setupShare: fairness.NewWorkShare(setupsAtOnce, r.Queue.Add), setUp: setUp,
-		reports: fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
+		runtimes:   newRuntimeCaller(r, c.clock, setUp),
+		reports:    fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
 	}
 }
 
@@ -89,7 +81,7 @@ func (f *finisher) NamespaceOf(uid types.UID) string {
 }
 
 func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	defer f.setupShare.Wake() // it may have made the claim due for a setup that is not needed
+	defer f.runtimes.share.Wake() // it may have made the claim due for a setup that is not needed
 	u := f.unfinished.toWorkAt(uid)
 	if u == nil {
 		return 0, nil
@@ -174,7 +166,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	try := &attempt{finder: finder{planner: f.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if try.state.Setups, hopeless = f.setupsOf(u, seen.held); u.work.reservation.refused == nil {
+	if try.state.Setups, hopeless = f.runtimes.setupsOf(u, seen.held); u.work.reservation.refused == nil {
 		u.work.reservation.refused = hopeless
 	}
 	p, err := try.plan(ctx)
@@ -184,7 +176,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	u.recordPlan(&try.state, p)
 	hold := f.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
-		f.setUpRuntimes(u)
+		f.runtimes.setUpRuntimes(u)
 		f.wait(try, p)
 		return f.nextCheck(u, try, p, hold), nil
 	}
@@ -240,7 +232,7 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		f.unfinished.forget(u, p.Claim.UID)
 		return 0, nil
 	}
-	f.setUpRuntimes(u)
+	f.runtimes.setUpRuntimes(u)
 	f.wait(try, p)
 	return reconciler.Soon, nil
 }

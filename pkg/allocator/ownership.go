@@ -37,7 +37,7 @@ func (f *finisher) isMine(uid types.UID, u *unfinishedClaim) bool {
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. No other server does then.
 func (f *finisher) hasMarked(u *unfinishedClaim) bool {
-	peers, claim := f.peers.Load(), u.latest()
+	peers, claim := f.runtimes.peers.Load(), u.latest()
 	if peers == nil || claim == nil || !claims.Mounts(claim) {
 		return false
 	}

@@ -166,7 +166,7 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	if r.finisher.isMine(claim.UID, u) {
 		t.Error("the claim of another server is this one's")
 	}
-	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.peers.Load().mark(u.work.setups)
+	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.peers.Load().mark(u.work.setups)
 	if !r.finisher.isMine(claim.UID, u) {
 		t.Error("nobody goes on with what this server has marked")
 	}

@@ -65,6 +65,15 @@ func newReservation() *reservation {
 	}
 }
 
+// offer is what is reserved, and beside it how many sandboxes would be made, or why none can be.
+func (r *reservation) offer(wouldMake int, broken error) plan.Offer {
+	o := plan.Offer{Made: r.made, WouldMake: wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(r.taken))}
+	for _, c := range r.taken {
+		o.Candidates = append(o.Candidates, *c.prepared)
+	}
+	return o
+}
+
 // recordPlan notes what a plan was made with. Charges of sandboxes that were dropped before are not
 // counted on any more: the quota controller may have released them by now.
 func (r *reservation) recordPlan(m *plan.Marks) {

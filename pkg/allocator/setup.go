@@ -8,17 +8,21 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 const (
@@ -251,13 +255,31 @@ func setupError(err error) *claims.SetupError {
 	return failed
 }
 
+// runtimeCaller sets up the agent-runtimes of what claims hold.
+type runtimeCaller struct {
+	reconciler *reconciler.Reconciler
+	clock      clock.PassiveClock
+	// share keeps the setting up of runtimes from being one namespace's.
+	share *fairness.WorkShare
+	setUp setupFunc
+	// peers are the servers of the store; nil before they are known.
+	peers atomic.Pointer[peers]
+}
+
+func newRuntimeCaller(r *reconciler.Reconciler, c clock.PassiveClock, setUp setupFunc) *runtimeCaller {
+	if setUp == nil {
+		setUp = noSetUp
+	}
+	return &runtimeCaller{reconciler: r, clock: c, share: fairness.NewWorkShare(setupsAtOnce, r.Queue.Add), setUp: setUp}
+}
+
 // setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
 // and why none of them can be set up; nil if that is not known.
-func (f *finisher) setupsOf(u *unfinishedClaim, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
+func (c *runtimeCaller) setupsOf(u *unfinishedClaim, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
 	u.work.setups.keepOnly(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
-	if peers := f.peers.Load(); peers != nil {
+	if peers := c.peers.Load(); peers != nil {
 		known.Mounting, known.Servers = peers.mark(u.work.setups), peers.servers
 	}
 	return known, hopeless
@@ -265,56 +287,56 @@ func (f *finisher) setupsOf(u *unfinishedClaim, held []*v1alpha1.Sandbox) (plan.
 
 // setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
 // due. It is called when what was planned is written, and makes no transaction wait.
-func (f *finisher) setUpRuntimes(u *unfinishedClaim) {
+func (c *runtimeCaller) setUpRuntimes(u *unfinishedClaim) {
 	seen := u.snapshot()
 	if len(seen.held) == 0 {
 		u.work.setups.keepOnly(nil)
 		return
 	}
-	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: f.committer.clock.Now()}
-	state.Setups, _ = f.setupsOf(u, seen.held)
+	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: c.clock.Now()}
+	state.Setups, _ = c.setupsOf(u, seen.held)
 	u.work.setups.add(&state, state.ToSetUp())
-	f.callRuntimes(u)
+	c.callAll(u)
 }
 
-// callRuntimes begins the calls of a claim, as many as may be at a time. The end of one
+// callAll begins the calls of a claim, as many as may be at a time. The end of one
 // begins the next, and so does the share when it has room.
-func (f *finisher) callRuntimes(u *unfinishedClaim) {
+func (c *runtimeCaller) callAll(u *unfinishedClaim) {
 	s := u.work.setups
 	for call := s.take(); call != nil; call = s.take() {
 		namespace, uid := call.claim.Namespace, call.claim.UID
-		if !f.setupShare.Begin(namespace, uid) {
+		if !c.share.Begin(namespace, uid) {
 			s.requeue(call)
 			return
 		}
-		if !f.reconciler.Background(func(ctx context.Context) { f.callRuntime(ctx, u, call) }) {
+		if !c.reconciler.Background(func(ctx context.Context) { c.call(ctx, u, call) }) {
 			s.requeue(call)
-			f.setupShare.End(namespace)
+			c.share.End(namespace)
 			return
 		}
 	}
 }
 
-// callRuntime sets up one runtime.
-func (f *finisher) callRuntime(ctx context.Context, u *unfinishedClaim, call *setupCall) {
-	s, begin := u.work.setups, f.committer.clock.Now()
+// call sets up one runtime.
+func (c *runtimeCaller) call(ctx context.Context, u *unfinishedClaim, call *setupCall) {
+	s, begin := u.work.setups, c.clock.Now()
 	var err error
 	if within := s.begin(ctx, call, begin); within != nil {
 		if u.work.span != nil {
 			within = trace.ContextWithSpan(within, u.work.span)
 		}
-		err = f.setUp(within, call.claim, call.sb)
-		metrics.ObserveSetup(err, f.committer.clock.Since(begin))
+		err = c.setUp(within, call.claim, call.sb)
+		metrics.ObserveSetup(err, c.clock.Since(begin))
 	}
 	after, due := s.end(call, err)
-	f.setupShare.End(call.claim.Namespace)
+	c.share.End(call.claim.Namespace)
 	if ctx.Err() != nil {
 		return // another server goes on
 	}
 	if due {
-		f.unfinished.due.AddAfter(call.claim.UID, after)
+		c.reconciler.Queue.AddAfter(call.claim.UID, after)
 	}
-	f.callRuntimes(u)
+	c.callAll(u)
 }
 
 // peers are the servers of the store, as far as this one knows.

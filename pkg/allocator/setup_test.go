@@ -49,7 +49,7 @@ func newRuntimes(t *testing.T, stock int, setUp func(ctx context.Context, sb *v1
 	set := setOf("pool", "", hasRuntime)
 	r := &runtimes{desk: newDesk(t, set), set: set, setUp: setUp, revision: 20}
 	r.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
-	r.finisher.setUp = func(ctx context.Context, _ *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
+	r.finisher.runtimes.setUp = func(ctx context.Context, _ *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
 		r.calls.Add(1)
 		return r.setUp(ctx, sb)
 	}
@@ -257,7 +257,7 @@ func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 // TestNoClientOfRuntimes: a server that cannot set up runtimes says so, and counts nothing.
 func TestNoClientOfRuntimes(t *testing.T) {
 	r := newRuntimes(t, 3, succeeds).runs()
-	r.finisher.setUp = noSetUp
+	r.finisher.runtimes.setUp = noSetUp
 	claim := r.creates(ofReplicas(2))
 	checkEnd(t, claim, v1alpha1.ReasonRuntimeInitFailed, 0)
 	if r.left("pool") != 1 {
@@ -542,7 +542,7 @@ func TestSetUpAgain(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntimes(t, 1, succeeds)
-			r.finisher.peers.Store(&peers{"other", []string{"other"}})
+			r.finisher.runtimes.peers.Store(&peers{"other", []string{"other"}})
 			first := r.creates(withMounts)
 			bound := r.last().sandboxes[0]
 			bound.ResourceVersion = "21"
@@ -603,7 +603,7 @@ func TestSetupsAreShared(t *testing.T) {
 		<-end
 		return nil
 	})
-	r.finisher.setupShare = fairness.NewWorkShare(16, r.reconciler.Queue.Add)
+	r.finisher.runtimes.share = fairness.NewWorkShare(16, r.reconciler.Queue.Add)
 	r.runs()
 	r.options.MaxWaitingCreates = 0
 	var uids []types.UID
@@ -621,7 +621,7 @@ func TestSetupsAreShared(t *testing.T) {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())
 	}
 	// A step ends a moment after its result is there.
-	r.stepUntil(0, r.finisher.setupShare.IsIdle)
+	r.stepUntil(0, r.finisher.runtimes.share.IsIdle)
 }
 
 // TestFiveHundredAtOnce of one claim.

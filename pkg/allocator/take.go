@@ -66,13 +66,13 @@ func (f *finder) find(ctx context.Context) (plan.Offer, error) {
 		var done bool
 		var err error
 		if done, broken, err = f.takeOrMake(ctx, needs.Take); done || err != nil {
-			return f.offer(nil), err
+			return f.reservation.offer(f.wouldMake, nil), err
 		}
 	}
 	if f.assessment.State.FailsOnShortage() {
 		// All that are missing, so that no other claim counts on the same ones.
 		err := f.takeOrFail(ctx, f.assessment.Missing(), broken)
-		return f.offer(broken), err
+		return f.reservation.offer(f.wouldMake, broken), err
 	}
 	atOnce := claims.AllOrNothing(f.assessment.State.Claim)
 	if err := f.take(ctx, needs.Take, atOnce); err != nil {
@@ -81,16 +81,7 @@ func (f *finder) find(ctx context.Context) (plan.Offer, error) {
 	if atOnce && len(f.reservation.taken) < needs.Take {
 		f.release() // others can use them
 	}
-	return f.offer(broken), nil
-}
-
-// offer is what is reserved.
-func (f *finder) offer(broken error) plan.Offer {
-	o := plan.Offer{Made: f.reservation.made, WouldMake: f.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(f.reservation.taken))}
-	for _, c := range f.reservation.taken {
-		o.Candidates = append(o.Candidates, *c.prepared)
-	}
-	return o
+	return f.reservation.offer(f.wouldMake, broken), nil
 }
 
 // takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
