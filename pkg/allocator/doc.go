@@ -22,12 +22,8 @@
 //     labels or annotations since. metadatarollout.go writes those to the sandboxes, some at a time.
 //
 // feeds.go takes in the watches, which make claims due. throttles.go delays claims whose writes the
-// limits reject. The package metrics counts all of it.
+// limits reject, and waitreports.go writes that only report what a claim waits for. The package metrics
+// counts all of it.
 //
-// Words: an attempt is one try to bring a claim forward: one plan and its transaction. The
-// reservation of a claim (reservation.go) has the sandboxes that were taken or made for it and are not
-// committed yet. A sandbox that a claim holds starts until it counts, which is to be ready and in
-// status.claimedReplicas.
-//
-// docs/design.md follows a claim through these files.
+// docs/design.md follows a claim through these files, and docs/development.md explains their words.
 package allocator

@@ -4,7 +4,6 @@
 package allocator
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -207,24 +206,3 @@ func (f *Feeds) TemplateChanged(template *v1alpha1.SandboxTemplate) {
 
 // TemplateDeleted takes in that a template is gone, which may be the end of a circle.
 func (f *Feeds) TemplateDeleted(template *v1alpha1.SandboxTemplate) { f.TemplateChanged(template) }
-
-// reportCause makes the claims that wait for a set due when it becomes known, or is no longer known, why
-// its sandboxes cannot start. If the cause changes, only those at the front of the line are woken.
-func (f *Feeds) reportCause(before, after *v1alpha1.SandboxSet) {
-	if after == nil || before == nil {
-		return
-	}
-	was, is := claims.CannotStart([]*v1alpha1.SandboxSet{before}), claims.CannotStart([]*v1alpha1.SandboxSet{after})
-	if was == is {
-		return
-	}
-	f.stock.Queue.Look(poolindex.PoolOf(after))
-	if was != "" && is != "" {
-		return
-	}
-	for uid, u := range f.unfinished.namespaces.in(after.Namespace) {
-		if u.canBeHelpedBy(after) {
-			f.unfinished.due.AddAfter(uid, rand.N(reportWithin)) //nolint:gosec // it spreads work
-		}
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
@@ -188,19 +187,6 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 func (f *finisher) canAdvance(u *unfinishedClaim, seen view, now time.Time) bool {
 	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
 		slices.ContainsFunc(seen.held, plan.IsStarting)
-}
-
-// holdBack returns for how long a plan is not written yet. Writes that only report what a claim waits
-// for are limited.
-func (f *finisher) holdBack(u *unfinishedClaim, p *plan.Plan, now time.Time) time.Duration {
-	if !p.Changes() {
-		return 0
-	}
-	hold := u.work.holdBack(p, now)
-	if hold == 0 && p.IsOnlyWaitReport() && !f.reports.Allow(u.key.Namespace, now) {
-		return wait.Jitter(reportRetry, 1)
-	}
-	return hold
 }
 
 // write writes a plan, and returns after what time the claim is due again.

@@ -126,24 +126,3 @@ func (t *throttles) removeExpired(now time.Time) {
 	maps.DeleteFunc(t.byKey, func(_ limitKey, known *throttled) bool { return now.Sub(known.until) >= throttleTTL })
 	t.n.Store(int64(len(t.byKey)))
 }
-
-// What the status of a claim says of its wait is as of its last write. When it becomes known, or is
-// no longer known, why the sandboxes of a set cannot start, that is written to all claims that wait
-// for the set within a minute. If the cause changes, it is written to those at the front of the line
-// within a few seconds.
-
-const (
-	// reportFront is how many claims at the front of a line report another cause, and reportFrontInterval
-	// how often.
-	reportFront         = 10
-	reportFrontInterval = 5 * time.Second
-	// reportWithin is the time within which all claims that wait for a set report that its sandboxes
-	// cannot start.
-	reportWithin = time.Minute
-	// reportRetry is the delay of a report that is over the limit; it may be up to twice that.
-	reportRetry = 10 * time.Second
-	// reportsPerSecond is how many writes a second only report what claims of a namespace wait for, and
-	// reportBurst how many at once.
-	reportsPerSecond = 20
-	reportBurst      = 40
-)
