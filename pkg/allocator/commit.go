@@ -87,7 +87,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 	if errors.Is(err, etcdtxn.ErrUnknownOutcome) {
 		return c.resolve(ctx, txn, p, r, err)
 	}
-	switch err := c.observe(p, r, err); {
+	switch err := c.recordOutcome(p, r, err); {
 	case errors.Is(err, errConflict): // it holds nothing that could have changed
 		return nil, ErrClaimExists
 	case err != nil:
@@ -116,11 +116,11 @@ func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*
 	}
 	within, cancel := detached(ctx, commitTimeout)
 	defer cancel()
-	if err := c.observe(p, r, txn.Commit(within)); err != nil {
+	if err := c.recordOutcome(p, r, txn.Commit(within)); err != nil {
 		return nil, err
 	}
 	if p.Ends() {
-		metrics.ObserveEnd(p.Claim, p.Took())
+		metrics.ObserveEnd(p.Claim, p.Took)
 	}
 	return p.Claim, nil
 }
@@ -145,9 +145,9 @@ func addSandboxes(ctx context.Context, txn Txn, p *plan.Plan, r *reservation) er
 	return nil
 }
 
-// observe records in the reservation how the transaction of a plan ended, and returns what that means
+// recordOutcome records in the reservation how the transaction of a plan ended, and returns what that means
 // for the claim.
-func (c *committer) observe(p *plan.Plan, r *reservation, err error) error {
+func (c *committer) recordOutcome(p *plan.Plan, r *reservation, err error) error {
 	conflict, isConflict := errors.AsType[*etcdtxn.ConflictError](err)
 	switch {
 	case err == nil:

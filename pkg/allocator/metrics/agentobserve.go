@@ -74,7 +74,7 @@ func observeFirstReady(m *measured, p *plan.Plan, now time.Time) {
 	annotations := p.Claim.Annotations
 	seen, ok := timeOf(annotations[v1alpha1.AgentAnnotationFirstObserved])
 	if !ok {
-		seen = now.Add(-p.Took())
+		seen = now.Add(-p.Took)
 	}
 	m.count(types.NamespacedName{Namespace: p.Claim.Namespace, Name: template}, now, func(place types.NamespacedName) {
 		since := func(histogram *metrics.HistogramVec, start time.Time) {

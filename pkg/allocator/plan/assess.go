@@ -15,6 +15,8 @@ import (
 
 // Assessment is what becomes of what a claim holds: the first half of a plan.
 type Assessment struct {
+	// State is what the assessment was made from. Before Next is called, the caller sets what it has found
+	// out since: Eligible, Name and Denied.
 	State State
 	// features are those that apply to the claim.
 	features []feature

@@ -6,7 +6,6 @@ package plan
 import (
 	"maps"
 	"slices"
-	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,7 +23,7 @@ import (
 // cannot be read.
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	p := &Plan{
-		Claim: a.claim, before: a.State.Claim, took: a.State.Now.Sub(a.State.Start), Until: until(a),
+		Claim: a.claim, before: a.State.Claim, Took: a.State.Now.Sub(a.State.Start), Until: until(a),
 		Broken: o.Broken, Problem: a.State.Eligible.Problem, Claimer: Claimer(a.State.Claim),
 	}
 	if a.State.Broken != nil {
@@ -236,6 +235,3 @@ func (p *Plan) Resizes() (succeeded, failed, releasedUnready int) {
 	}
 	return ended.succeeded, ended.failed, released.succeeded + released.failed + released.running
 }
-
-// Took is how long the claim has taken until the plan.
-func (p *Plan) Took() time.Duration { return p.took }

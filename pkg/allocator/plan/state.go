@@ -146,8 +146,10 @@ type Plan struct {
 	// the namespace alone.
 	Claimer string
 
+	// Took is how long the claim has taken until the plan.
+	Took time.Duration
+
 	before *v1alpha1.SandboxClaim
-	took   time.Duration
 }
 
 // Wants is what a claim waits for.
