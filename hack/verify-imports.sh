@@ -45,7 +45,6 @@ pkg/memory: | client server
 pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
-pkg/sandboxproxy: | client server etcd
 pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
 pkg/store/format:
@@ -55,6 +54,7 @@ pkg/version: | client server
 
 # The API server.
 pkg/podaddress: apis/sandbox/v1alpha1 | runtime server etcd
+pkg/sandboxproxy: apis/sandbox/v1alpha1 | client server etcd
 pkg/allocator: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/candidates: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/inplace pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/metrics: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/poolindex pkg/store/etcdtxn

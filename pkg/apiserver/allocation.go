@@ -39,6 +39,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
 
 // allocation is what makes the create of a claim bind: the allocator, its
@@ -149,10 +150,10 @@ func (a *allocation) leaseGuards(ctx context.Context) {
 }
 
 // newAllocation returns the allocation of an allocator that binds the claims of a
-// store.
+// store. The changes of sandboxes are reported to the connections of proxy too.
 func newAllocation(
 	a *allocator.Allocator, runtimes *agentruntime.Setup, pools *poolRuntimes, etcd *etcdConnection, stores *sandboxrest.Stores,
-	claims *genericregistry.Store,
+	claims *genericregistry.Store, proxy *sandbox.ProxyREST,
 ) *allocation {
 	feeds := a.Feeds()
 	runtimeWorker := agentruntime.NewWorker(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
@@ -165,14 +166,17 @@ func newAllocation(
 			listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 				feeds.SandboxListed(all, resourceVersion)
 				runtimeWorker.SandboxListed(all)
+				proxy.Connections.SandboxListed(all, resourceVersion)
 			},
 			changed: func(sb *v1alpha1.Sandbox) {
 				feeds.SandboxChanged(sb)
 				runtimeWorker.SandboxChanged(sb)
+				proxy.Connections.SandboxChanged(sb)
 			},
 			deleted: func(sb *v1alpha1.Sandbox) {
 				feeds.SandboxDeleted(sb)
 				runtimeWorker.SandboxDeleted(sb)
+				proxy.Connections.SandboxDeleted(sb)
 			},
 		},
 		sets: &feed[*v1alpha1.SandboxSet]{

@@ -296,7 +296,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	if err != nil {
 		return nil, nil, err
 	}
-	s.allocation = newAllocation(alloc, runtimes, pools, etcd, stores, claims)
+	s.allocation = newAllocation(alloc, runtimes, pools, etcd, stores, claims, storage["sandboxes/proxy"].(*sandbox.ProxyREST))
 	s.allocation.nodes = cluster.nodes()
 	s.allocation.addMaintainer(limiter, c.extraConfig)
 	s.allocation.addPruner(runtimes.Keyring, stores.Sandboxes, c.extraConfig.clock())

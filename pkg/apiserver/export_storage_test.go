@@ -15,6 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
 
 // Storage is what a server serves from, without the server above it.
@@ -44,7 +45,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, newPoolRuntimes(nil), etcd, stores, claims)}, nil
+	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, newPoolRuntimes(nil), etcd, stores, claims, resources["sandboxes/proxy"].(*sandbox.ProxyREST))}, nil
 }
 
 // Run runs the allocation, as the server's hook does, until ctx is done.

@@ -6,23 +6,28 @@ package integration
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // boxAt runs a program at an address and returns its port.
@@ -175,6 +180,108 @@ func TestSandboxProxy(t *testing.T) {
 	defer denied.Body.Close()
 	if text, _ := io.ReadAll(denied.Body); denied.StatusCode != http.StatusForbidden || !strings.Contains(string(text), "sandboxes/proxy") {
 		t.Errorf("somebody: %d %s", denied.StatusCode, text)
+	}
+}
+
+// TestSandboxProxyStreamsEnd: a connection through the API server ends when its sandbox is paused, deleted or
+// claimed, and not when another sandbox is.
+func TestSandboxProxyStreamsEnd(t *testing.T) {
+	t.Parallel()
+	server := testutil.Start(t)
+	set := server.Set(t, "team", "pool", 4)
+	names := server.StockWith(t, set, 0, 4, func(_ int, sb *v1alpha1.Sandbox) {
+		sb.Status.SandboxIP, sb.Status.PodInfo.PodIP = "127.9.1.2", "127.9.1.2"
+	})
+	port := boxAt(t, "127.9.1.2", func(w http.ResponseWriter, r *http.Request) {
+		conn, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
+		for err == nil {
+			var text []byte
+			if _, text, err = conn.ReadMessage(); err == nil {
+				err = conn.WriteMessage(websocket.TextMessage, text)
+			}
+		}
+	})
+	open := func(name string) *websocket.Conn {
+		t.Helper()
+		dialer := websocket.Dialer{TLSClientConfig: tlsOf(t, server.Config)}
+		base := strings.Replace(server.Config.Host, "https", "wss", 1) + "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/"
+		conn, resp, err := dialer.DialContext(t.Context(), base+name+"/proxy/"+strconv.Itoa(port)+"/ws", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	echo := func(conn *websocket.Conn) error {
+		if err := conn.WriteMessage(websocket.TextMessage, []byte("hello")); err != nil {
+			return err
+		}
+		_, _, err := conn.ReadMessage()
+		return err
+	}
+	sandboxes := server.Client.AgentsV1alpha1().Sandboxes("team")
+	other := open(names[3])
+	for i, change := range []func() error{
+		func() error {
+			_, err := sandboxes.Patch(t.Context(), names[0], types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
+			return err
+		},
+		func() error { return sandboxes.Delete(t.Context(), names[1], metav1.DeleteOptions{}) },
+		func() error {
+			sb, err := sandboxes.Get(t.Context(), names[2], metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			sb.Status.PodInfo.PodUID = "another"
+			_, err = sandboxes.UpdateStatus(t.Context(), sb, metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		conn := open(names[i])
+		if err := echo(conn); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(expect.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := conn.ReadMessage(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("change %d: the connection goes on: %v", i, err)
+		}
+		if err := echo(other); err != nil {
+			t.Fatalf("change %d: the connection to another sandbox has ended: %v", i, err)
+		}
+	}
+	// A claim takes the last two.
+	if _, err := server.CreateOnce(t.Context(), "team", testutil.Claim(set, "claim", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.SetReadDeadline(time.Now().Add(expect.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := other.ReadMessage(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection to a sandbox that was claimed goes on: %v", err)
+	}
+}
+
+// TestListsFromTheFuture: a list of any kind that goes on from a revision of the future is refused at once, as
+// one that is too old.
+func TestListsFromTheFuture(t *testing.T) {
+	t.Parallel()
+	server := testutil.Start(t)
+	for path, key := range map[string]string{
+		"agents.kruise.io/v1alpha1/sandboxes": "team/a", "agents.kruise.io/v1alpha1/sandboxclaims": "team/a",
+		"agents.kruise.io/v1alpha1/sandboxsets": "team/a", "agents.kruise.io/v1alpha1/sandboxtemplates": "team/a",
+		"agents.x-k8s.io/v1beta1/sandboxes": "team/a", "extensions.agents.x-k8s.io/v1beta1/sandboxclaims": "team/a",
+	} {
+		token := base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":9000000000,"start":"` + key + `\u0000"}`))
+		err := server.Client.AgentsV1alpha1().RESTClient().Get().AbsPath("/apis/"+path).Param("limit", "1").Param("continue", token).MaxRetries(0).Do(t.Context()).Error()
+		if !apierrors.IsResourceExpired(err) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

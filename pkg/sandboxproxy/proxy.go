@@ -11,8 +11,9 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
-	"net/netip"
+	"net/textproto"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,10 @@ import (
 // failed, gone, or another one has its name.
 var ErrNotRunning = errors.New("sandbox is not running")
 
+// ErrStopped means that a connection was closed because its sandbox was paused, has ended, or went to another
+// claim or pod, or because the port was closed. The sandbox may have processed the request.
+var ErrStopped = errors.New("sandbox was stopped during the request")
+
 // Target is one port of one sandbox.
 type Target struct {
 	// Namespace, Name and UID are the sandbox's.
@@ -34,15 +39,6 @@ type Target struct {
 	Claim string
 	// Port is from 1 to 65535.
 	Port int
-}
-
-// Address is where a sandbox is.
-type Address struct {
-	netip.Addr
-	// RuntimeProbePath is not empty where an agent-runtime listens that has an access token: it
-	// serves this path only with the token. A connection on which nothing was sent yet is used only after
-	// the runtime has refused a request without the token.
-	RuntimeProbePath string
 }
 
 // Resolve returns the address that a sandbox has now. It is asked before each new
@@ -59,11 +55,14 @@ type Options struct {
 	// Resolve finds the addresses.
 	Resolve Resolve
 	// Error answers a request that could not be forwarded or whose answer did not come.
-	// err wraps ErrNotRunning, is another one of Resolve, or one of the connection.
+	// err wraps ErrNotRunning or ErrStopped, is another one of Resolve, or one of the connection.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 	// TunnelIdle ends a connection that was upgraded after so long without a byte. 0 is
 	// DefaultTunnelIdle.
 	TunnelIdle time.Duration
+	// Connections gets the connections of the proxy, which end when changes are reported to it; nil is for
+	// a proxy whose connections end by themselves.
+	Connections *Connections
 }
 
 // Proxy forwards requests to sandboxes: HTTP/1.1, HTTP/2 and WebSockets, in constant memory
@@ -84,6 +83,9 @@ type Proxy struct {
 func New(options Options) *Proxy {
 	if options.TunnelIdle == 0 {
 		options.TunnelIdle = DefaultTunnelIdle
+	}
+	if options.Connections == nil {
+		options.Connections = NewConnections()
 	}
 	p := &Proxy{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
 	p.http1, p.http1NonRepeatable, p.http2 = p.newHTTP1Transport(), p.newHTTP1Transport(), p.newHTTP2Transport()
@@ -144,6 +146,7 @@ func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, target Target)
 		}
 	}()
 	p.reverse.ServeHTTP(&stallTimeoutWriter{ResponseWriter: w, idle: p.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
+	w.Header() // what changes the headers of the response changes its trailers too
 }
 
 // Close ends all idle connections.
@@ -197,6 +200,9 @@ type transportSelector struct{ *Proxy }
 
 // RoundTrip implements http.RoundTripper.
 func (t transportSelector) RoundTrip(req *http.Request) (*http.Response, error) {
+	// httputil.ReverseProxy would send informational responses (1xx) with the headers of the server itself,
+	// and remove these from the final response. A gateway need not forward them.
+	httptrace.ContextClientTrace(req.Context()).Got1xxResponse = func(int, textproto.MIMEHeader) error { return nil }
 	switch {
 	case isGRPC(req):
 		return t.http2.RoundTrip(req)

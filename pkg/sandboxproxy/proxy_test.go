@@ -40,10 +40,14 @@ type street struct {
 	at map[string]netip.Addr // by UID
 	// probePath is that of all sandboxes.
 	probePath string
+	// state is that of all sandboxes when their address is read.
+	state sandboxproxy.State
 	// asked counts the questions for addresses.
 	asked int
 	// before, if it is not nil, changes requests before they are forwarded.
 	before func(*http.Request)
+	// wrap, if it is not nil, is what the response is written to.
+	wrap func(http.ResponseWriter) http.ResponseWriter
 	// after, if it is not nil, is called when a request is over.
 	after func()
 }
@@ -63,7 +67,7 @@ func newStreet(t *testing.T, change func(*sandboxproxy.Options)) *street {
 			if !ok {
 				return sandboxproxy.Address{}, sandboxproxy.ErrNotRunning
 			}
-			return sandboxproxy.Address{Addr: ip, RuntimeProbePath: s.probePath}, nil
+			return sandboxproxy.Address{Addr: ip, State: s.state, RuntimeProbePath: s.probePath}, nil
 		},
 		Error: func(w http.ResponseWriter, _ *http.Request, err error) {
 			code := http.StatusBadGateway
@@ -84,6 +88,9 @@ func newStreet(t *testing.T, change func(*sandboxproxy.Options)) *street {
 		}
 		if s.after != nil {
 			defer s.after()
+		}
+		if s.wrap != nil {
+			w = s.wrap(w)
 		}
 		s.proxy.Forward(w, r, sandboxproxy.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
 	}))

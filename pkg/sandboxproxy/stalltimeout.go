@@ -38,8 +38,7 @@ func (w *stallTimeoutWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteHeader implements http.ResponseWriter. An answer may have any number of headers of
-// class 1xx before its own.
+// WriteHeader implements http.ResponseWriter.
 func (w *stallTimeoutWriter) WriteHeader(code int) {
 	w.pace(func() { w.ResponseWriter.WriteHeader(code) })
 }

@@ -111,7 +111,7 @@ func TestSandboxThatReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
-		conn := &stallTimeoutConn{Conn: here}
+		conn := &sandboxConn{Conn: here, connections: NewConnections()}
 		defer conn.Close()
 		slow := func() {
 			time.Sleep(stallTimeout / 2)

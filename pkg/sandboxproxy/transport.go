@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -98,8 +97,8 @@ func targetOf(address string) (Target, error) {
 }
 
 // dial finds out where a sandbox is now, and connects to it there.
-func (p *Proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	target, err := targetOf(address)
+func (p *Proxy) dial(ctx context.Context, network, host string) (net.Conn, error) {
+	target, err := targetOf(host)
 	if err != nil {
 		return nil, err
 	}
@@ -109,46 +108,35 @@ func (p *Proxy) dial(ctx context.Context, network, address string) (net.Conn, er
 	if pr, ok := ctx.Value(proxyRequestKey{}).(*proxyRequest); ok {
 		defer context.AfterFunc(pr.doneCtx, cancel)()
 	}
-	at, err := p.options.Resolve(ctx, target)
+	// Before the address is read, so that no later change is missed.
+	defer p.options.Connections.enter(target.UID)()
+	address, err := p.options.Resolve(ctx, target)
 	if err != nil {
 		return nil, &resolveError{err}
 	}
-	if !at.IsValid() || at.IsUnspecified() {
+	if !address.IsValid() || address.IsUnspecified() {
 		return nil, &resolveError{fmt.Errorf("%w: it has no address", ErrNotRunning)}
 	}
-	host := netip.AddrPortFrom(at.Addr, uint16(target.Port)).String()
-	conn, err := p.dialer.DialContext(ctx, network, host)
+	at := netip.AddrPortFrom(address.Addr, uint16(target.Port)).String()
+	dialed, err := p.dialer.DialContext(ctx, network, at)
 	if err != nil {
 		return nil, err
 	}
-	if at.RuntimeProbePath != "" {
-		if err := p.probeRuntime(ctx, host, at.RuntimeProbePath); err != nil {
-			_ = conn.Close() // nothing was sent
+	if address.RuntimeProbePath != "" {
+		if err := p.probeRuntime(ctx, at, address.RuntimeProbePath); err != nil {
+			_ = dialed.Close() // nothing was sent
 			return nil, &resolveError{err}
 		}
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := dialed.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // it is as the system has it, else
 	}
-	return &stallTimeoutConn{Conn: conn}, nil
-}
-
-// stallTimeoutConn is a connection to a sandbox. It fails if the sandbox reads nothing of what is sent to it
-// for stallTimeout.
-type stallTimeoutConn struct {
-	net.Conn
-	paced time.Time // when the deadline was last moved; writes come one after the other
-}
-
-// Write implements net.Conn.
-func (c *stallTimeoutConn) Write(p []byte) (int, error) {
-	if now := (clock.RealClock{}).Now(); now.Sub(c.paced) > stallTimeout/16 {
-		c.paced = now
-		if err := c.SetWriteDeadline(now.Add(stallTimeout)); err != nil {
-			return 0, err
-		}
+	conn := &sandboxConn{Conn: dialed, connections: p.options.Connections, target: target, state: address.State}
+	if !p.options.Connections.add(conn) {
+		_ = dialed.Close() // nothing was sent
+		return nil, &resolveError{fmt.Errorf("%w: it has changed just now", ErrNotRunning)}
 	}
-	return c.Conn.Write(p)
+	return conn, nil
 }
 
 // resolveError is an error of Resolve, behind those that net/http puts around it.

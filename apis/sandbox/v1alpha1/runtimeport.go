@@ -4,8 +4,11 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,12 +19,20 @@ import (
 // says another.
 const DefaultRuntimePort = 49983
 
-// IsClosedRuntimePort reports whether nothing may be forwarded to a port of a sandbox: its
+// IsClosedRuntimePort reports whether a port of a sandbox is one of ClosedRuntimePorts.
+func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
+	return slices.Contains(ClosedRuntimePorts(sandbox), port)
+}
+
+// ClosedRuntimePorts returns the ports of a sandbox to which nothing may be forwarded: its
 // agent-runtime listens there, and RuntimeInitialized is False. Such a runtime may have no access
 // token, because its container was restarted or its pod is new, so it takes commands from everyone
 // and a token from the first caller.
-func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
-	return meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) && runtimePath(sandbox, port) != ""
+func ClosedRuntimePorts(sandbox *Sandbox) []int {
+	if !meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(runtimePaths(sandbox)))
 }
 
 // RuntimeProbePath returns a path that the agent-runtime at a port of a sandbox serves only with its
@@ -31,28 +42,26 @@ func RuntimeProbePath(sandbox *Sandbox, port int) string {
 	if !meta.IsStatusConditionTrue(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) && sandbox.Annotations[AnnotationRuntimeTokenID] == "" {
 		return ""
 	}
-	return runtimePath(sandbox, port)
+	return runtimePaths(sandbox)[port]
 }
 
-// runtimePath returns the path at which the agent-runtime at a port of a sandbox has its environment
-// variables, /envs below its URL; "" if no agent-runtime listens there.
-func runtimePath(sandbox *Sandbox, port int) string {
+// runtimePaths returns, by the ports at which the agent-runtime of a sandbox listens, the path at which it
+// has its environment variables: /envs below its URL.
+func runtimePaths(sandbox *Sandbox) map[int]string {
 	const path = "/envs"
-	isPort := func(text string) bool {
-		number, err := strconv.Atoi(text)
-		return err == nil && number == port
-	}
-	for _, key := range []string{AnnotationRuntimeURL, AnnotationE2BEnvdURL} {
-		if u, err := url.Parse(sandbox.Annotations[key]); err == nil {
-			if isPort(u.Port()) || u.Port() == "" && isPort(map[string]string{"http": "80", "https": "443"}[u.Scheme]) {
-				return strings.TrimSuffix(u.EscapedPath(), "/") + path
-			}
+	paths := map[int]string{DefaultRuntimePort: path}
+	add := func(port, base string) {
+		if number, err := strconv.Atoi(port); err == nil {
+			paths[number] = strings.TrimSuffix(base, "/") + path
 		}
 	}
-	if port == DefaultRuntimePort || isPort(RuntimeTLSPort(sandbox)) {
-		return path
+	add(RuntimeTLSPort(sandbox), "")
+	for _, key := range []string{AnnotationE2BEnvdURL, AnnotationRuntimeURL} {
+		if u, err := url.Parse(sandbox.Annotations[key]); err == nil {
+			add(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), u.EscapedPath())
+		}
 	}
-	return ""
+	return paths
 }
 
 // RuntimeTLSPort returns the port of the agent-runtime of a sandbox that speaks TLS, as an annotation of the

@@ -64,6 +64,8 @@ func problemOf(err error, to destination) problem {
 		is.Message = "The sandbox was not found"
 	case errors.Is(err, sandboxproxy.ErrNotRunning), errors.Is(err, errNotResumed):
 		is.Message = "The sandbox is not running"
+	case errors.Is(err, sandboxproxy.ErrStopped):
+		is.Message = "The sandbox was stopped during the request"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		is.Message = fmt.Sprintf("The sandbox is running but port %d is not open", to.port)
 	default:

@@ -47,7 +47,7 @@ type world struct {
 func newWorld(t testing.TB, change func(*world, *proxy.Options)) *world {
 	t.Helper()
 	w := &world{table: map[string]routes.Route{}, running: map[types.UID]bool{}}
-	forwarder := newSandboxProxy(t, w.Resolve)
+	forwarder := newSandboxProxy(t, w.Resolve, nil)
 	options := proxy.Options{
 		Table: w, Forwarder: forwarder, Domains: []string{"example.com"},
 		Token:  func(_ context.Context, route routes.Route) (string, error) { return "token of " + route.ID, nil },

@@ -96,9 +96,9 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 		}
 		target := sandboxproxy.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
 		// For any other state, ask the cluster: another replica may have resumed the sandbox, and
-		// the table may not know yet. The forwarder alone might use a kept connection, to a pod
-		// that is being deleted, or to an agent-runtime that another caller has initialized.
-		if route.State != routes.Running || route.IsRuntimeClosed && to.port == RuntimePort {
+		// the table may not know yet. The forwarder alone might use a kept connection to a sandbox
+		// that is not ready.
+		if route.State != routes.Running {
 			if _, err := p.options.Table.Resolve(r.Context(), target); err != nil {
 				return err
 			}

@@ -7,29 +7,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // replica is a gateway with a table of its own on a real API server. Its table follows only
 // if it is watching.
 func replica(t *testing.T, server *testutil.Server, watching bool) (*world, *routes.Table) {
 	t.Helper()
-	table := routes.New(server.NewConnection(t), routes.Options{AllowLoopback: true})
+	connections := sandboxproxy.NewConnections()
+	table := routes.New(server.NewConnection(t), routes.Options{AllowLoopback: true, Connections: connections})
 	p := proxy.New(proxy.Options{
-		Table: table, Forwarder: newSandboxProxy(t, table.Resolve),
+		Table: table, Forwarder: newSandboxProxy(t, table.Resolve, connections),
 		Token: func(context.Context, routes.Route) (string, error) { return "", errors.New("not asked for") },
 		Resume: func(ctx context.Context, route routes.Route) error {
 			sandbox, err := server.Client.AgentsV1alpha1().Sandboxes(route.Namespace).Get(ctx, route.Name, metav1.GetOptions{})
@@ -40,26 +46,32 @@ func replica(t *testing.T, server *testutil.Server, watching bool) (*world, *rou
 		},
 	})
 	if watching {
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			table.Run(ctx)
-		}()
-		t.Cleanup(func() {
-			cancel()
-			<-ended
-		})
-		settles(t, func() error {
-			if !table.HasSynced() {
-				return errors.New("the table has not synced")
-			}
-			return nil
-		})
+		follow(t, table)
 	}
 	gateway := httptest.NewServer(p)
 	t.Cleanup(gateway.Close)
 	return &world{url: gateway.URL}, table
+}
+
+// follow lets a table watch until the test ends.
+func follow(t *testing.T, table *routes.Table) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		table.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	settles(t, func() error {
+		if !table.HasSynced() {
+			return errors.New("the table has not synced")
+		}
+		return nil
+	})
 }
 
 // claimed is a sandbox at an address of this machine.
@@ -165,4 +177,63 @@ func TestPausedAndResumed(t *testing.T) {
 	e2btest.Pause(t, server, rests)
 	response, body := w.get(t, restsID, listen(t, echo))
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", restsID)
+}
+
+// TestConnectionsEndWithTheirSandbox: an open connection ends when the watch reports that the sandbox is paused,
+// deleted or in another pod, that its agent-runtime is not set up, or when it lists the sandboxes without it. That
+// of another sandbox goes on.
+func TestConnectionsEndWithTheirSandbox(t *testing.T) {
+	t.Parallel()
+	server := testutil.Start(t)
+	set := server.Set(t, "default", "pool", 6)
+	server.Stock(t, set, 0, 6)
+	port := listen(t, upgradeEcho)
+	sandboxes := server.Client.AgentsV1alpha1().Sandboxes("default")
+	remove := func(sandbox *v1alpha1.Sandbox) {
+		if err := sandboxes.Delete(t.Context(), sandbox.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := func(what string, conn net.Conn) {
+		t.Helper()
+		if err := conn.SetReadDeadline(time.Now().Add(expect.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection goes on: %v", what, err)
+		}
+	}
+	watching, _ := replica(t, server, true)
+	watching.listenAsRuntime(t, upgradeEcho)
+	late, lateTable := replica(t, server, false)
+	_, other := claimed(t, server, set)
+	otherConn, otherReader, _ := watching.upgrade(t, "headers", other, port)
+	for what, change := range map[string]func(*v1alpha1.Sandbox){
+		"paused":  func(sandbox *v1alpha1.Sandbox) { e2btest.Pause(t, server, sandbox) },
+		"deleted": remove,
+		"another pod": func(sandbox *v1alpha1.Sandbox) {
+			e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "another" })
+		},
+		"closed runtime": func(sandbox *v1alpha1.Sandbox) {
+			e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
+				meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{Type: v1alpha1.SandboxConditionRuntimeInitialized, Status: metav1.ConditionFalse, Reason: "Test"})
+			})
+		},
+	} {
+		sandbox, id := claimed(t, server, set)
+		place(t, server, sandbox, watching.runtime)
+		conn, reader, _ := watching.upgrade(t, "headers", id, proxy.RuntimePort)
+		says(t, conn, reader, what)
+		change(sandbox)
+		ends(what, conn)
+		says(t, otherConn, otherReader, what)
+	}
+	sandbox, id := claimed(t, server, set)
+	conn, reader, _ := late.upgrade(t, "headers", id, port)
+	otherConn, otherReader, _ = late.upgrade(t, "headers", other, port)
+	remove(sandbox)
+	says(t, conn, reader, "nothing has reported it yet")
+	follow(t, lateTable)
+	ends("not listed", conn)
+	says(t, otherConn, otherReader, "listed")
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // newSandboxProxy returns a proxy that lasts as long as the test.
-func newSandboxProxy(t testing.TB, resolve sandboxproxy.Resolve) *sandboxproxy.Proxy {
+func newSandboxProxy(t testing.TB, resolve sandboxproxy.Resolve, connections *sandboxproxy.Connections) *sandboxproxy.Proxy {
 	t.Helper()
-	r := sandboxproxy.New(sandboxproxy.Options{Resolve: resolve, Error: proxy.ForwardError})
+	r := sandboxproxy.New(sandboxproxy.Options{Resolve: resolve, Error: proxy.ForwardError, Connections: connections})
 	t.Cleanup(r.Close)
 	return r
 }

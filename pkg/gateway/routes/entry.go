@@ -32,8 +32,8 @@ type entry struct {
 	split             uint8
 	state             State
 	// deleting is a sandbox that is about to be gone.
-	deleting                           bool
-	autoResume, private, runtimeClosed bool
+	deleting            bool
+	autoResume, private bool
 }
 
 var (
@@ -66,7 +66,6 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 	}
 	e.autoResume = annotations[v1alpha1.AnnotationE2BAutoResume] == "true"
 	e.private = v1alpha1.IsE2BPrivate(sandbox)
-	e.runtimeClosed = v1alpha1.IsClosedRuntimePort(sandbox, v1alpha1.DefaultRuntimePort)
 	return e
 }
 
@@ -74,7 +73,7 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 func (e *entry) route(now time.Time) Route {
 	route := Route{
 		ID: e.id, Namespace: e.id[:e.split], Name: e.name, Claim: e.id[e.split+2:], UID: e.uid, State: e.state,
-		AutoResume: e.autoResume, Private: e.private, IsRuntimeClosed: e.runtimeClosed,
+		AutoResume: e.autoResume, Private: e.private,
 	}
 	if e.shutdown != 0 && now.Unix() >= e.shutdown {
 		route.State = Other

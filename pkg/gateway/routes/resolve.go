@@ -82,7 +82,7 @@ func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (sandbo
 	if err := t.verify(ctx, sandbox); err != nil {
 		return sandboxproxy.Address{}, err
 	}
-	return sandboxproxy.Address{Addr: address, RuntimeProbePath: v1alpha1.RuntimeProbePath(sandbox, target.Port)}, nil
+	return sandboxproxy.AddressOf(sandbox, address, target.Port), nil
 }
 
 // wait waits until the rate limit of a team allows another read.

@@ -41,8 +41,6 @@ type Route struct {
 	State State
 	// AutoResume is true where traffic resumes the paused sandbox.
 	AutoResume bool
-	// IsRuntimeClosed is true where nothing may be forwarded to the port of the agent-runtime.
-	IsRuntimeClosed bool
 	// Private is true where ports take the sandbox's traffic access token only.
 	Private bool
 }

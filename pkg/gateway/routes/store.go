@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 const (
@@ -24,7 +26,8 @@ const (
 // store has the sandboxes that a reflector has reported, and those that were read before the reflector
 // reported them.
 type store struct {
-	clock clock.PassiveClock
+	clock       clock.PassiveClock
+	connections *sandboxproxy.Connections
 
 	lock  sync.RWMutex
 	byID  map[string]*entry
@@ -48,8 +51,8 @@ var (
 	_ cache.ResourceVersionUpdater = &store{}
 )
 
-func newStore(clock clock.PassiveClock) *store {
-	return &store{clock: clock, byID: map[string]*entry{}, byUID: map[types.UID]*entry{}, readAhead: map[string]readAheadEntry{}}
+func newStore(clock clock.PassiveClock, connections *sandboxproxy.Connections) *store {
+	return &store{clock: clock, connections: connections, byID: map[string]*entry{}, byUID: map[types.UID]*entry{}, readAhead: map[string]readAheadEntry{}}
 }
 
 // find returns the route of an id: the later of what the watch has reported and what was read.
@@ -114,18 +117,33 @@ func (s *store) Delete(obj any) error {
 
 // Replace implements cache.ReflectorStore.
 func (s *store) Replace(objects []any, resourceVersion string) error {
+	version, err := s.replace(objects, resourceVersion)
+	if err == nil {
+		s.connections.Retain(version, s.exists)
+	}
+	return err
+}
+
+func (s *store) replace(objects []any, resourceVersion string) (version uint64, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.byID, s.byUID = make(map[string]*entry, len(objects)), make(map[types.UID]*entry, len(objects))
 	for _, obj := range objects {
 		e, ok := obj.(*entry)
 		if !ok {
-			return fmt.Errorf("got a %T in a list of sandboxes", obj)
+			return 0, fmt.Errorf("got a %T in a list of sandboxes", obj)
 		}
 		s.put(e)
 	}
 	s.synced = true
 	return s.advance(resourceVersion)
+}
+
+// exists reports whether the watch knows a sandbox.
+func (s *store) exists(uid types.UID) bool {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.byUID[uid] != nil
 }
 
 // Resync implements cache.ReflectorStore.
@@ -139,7 +157,7 @@ func (s *store) Bookmark(string) error { return nil }
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	_ = s.advance(resourceVersion) // a version that cannot be read advances nothing
+	_, _ = s.advance(resourceVersion) // a version that cannot be read advances nothing
 }
 
 func (s *store) with(obj any, change func(e *entry)) error {
@@ -171,15 +189,16 @@ func (s *store) remove(uid types.UID) {
 	}
 }
 
-// advance sets watchVersion, and removes what was read up to that version.
-func (s *store) advance(resourceVersion string) error {
+// advance sets watchVersion, and removes what was read up to that version. It returns the version as a
+// number.
+func (s *store) advance(resourceVersion string) (uint64, error) {
 	version, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
-		return fmt.Errorf("resourceVersion %q of sandboxes is no number: %w", resourceVersion, err)
+		return 0, fmt.Errorf("resourceVersion %q of sandboxes is no number: %w", resourceVersion, err)
 	}
 	s.watchVersion = max(s.watchVersion, version)
 	s.dropReadAhead(func(e readAheadEntry) bool { return e.version <= s.watchVersion })
-	return nil
+	return version, nil
 }
 
 func (s *store) dropReadAhead(drop func(readAheadEntry) bool) {

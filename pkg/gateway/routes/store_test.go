@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -46,7 +47,7 @@ func heap() uint64 {
 func TestAHundredThousandRoutesFitInAHundredMebibytes(t *testing.T) {
 	const routes, limit = 100_000, 100 << 20
 	before := heap()
-	s := newStore(clock.RealClock{})
+	s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
 	for i := range routes {
 		if err := s.Add(newEntry(sandbox(i))); err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func TestAHundredThousandRoutesFitInAHundredMebibytes(t *testing.T) {
 }
 
 func BenchmarkFind(b *testing.B) {
-	s := newStore(clock.RealClock{})
+	s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
 	for i := range 100_000 {
 		_ = s.Add(newEntry(sandbox(i)))
 	}
@@ -82,7 +83,7 @@ func BenchmarkFind(b *testing.B) {
 
 // TestWhatWasReadYieldsToTheWatch: as soon as that has come as far.
 func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
-	s := newStore(clock.RealClock{})
+	s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
 	if err := s.Replace(nil, "1005"); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestTwoSandboxesWithOneID(t *testing.T) {
 		"the same changes, and is one": {[]*v1alpha1.Sandbox{with("a", late, false), with("a", early, true)}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(clock.RealClock{})
+			s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
 			for _, sb := range test.reported {
 				_ = s.Update(newEntry(sb))
 			}
@@ -158,7 +159,7 @@ func TestTwoSandboxesWithOneID(t *testing.T) {
 
 // TestASandboxThatLosesItsIDLosesItsRoute.
 func TestASandboxThatLosesItsIDLosesItsRoute(t *testing.T) {
-	s := newStore(clock.RealClock{})
+	s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
 	sb := sandbox(1)
 	_ = s.Add(newEntry(sb))
 	id := sb.Labels[v1alpha1.LabelSandboxID]

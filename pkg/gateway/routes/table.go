@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 const (
@@ -49,6 +50,8 @@ type Options struct {
 	Burst int
 	// Pods reads the Pods of sandboxes. Without it, only simulated sandboxes have addresses.
 	Pods corev1client.PodsGetter
+	// Connections end by the changes of sandboxes that the watch reports; nil is none.
+	Connections *sandboxproxy.Connections
 	// Clock is the time; nil is that of the machine.
 	Clock clock.Clock
 }
@@ -61,6 +64,7 @@ type Table struct {
 	clock         clock.Clock
 	verifier      *podaddress.Verifier
 	store         *store
+	connections   *sandboxproxy.Connections
 
 	// unknown are ids that do not exist, with the time until which that counts.
 	unknown *lru.Cache
@@ -76,6 +80,9 @@ func New(client versioned.Interface, options Options) *Table {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
+	if options.Connections == nil {
+		options.Connections = sandboxproxy.NewConnections()
+	}
 	limit := rate.Limit(options.QPS)
 	if limit <= 0 {
 		limit = rate.Inf
@@ -83,7 +90,7 @@ func New(client versioned.Interface, options Options) *Table {
 	return &Table{
 		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
 		verifier: podaddress.New(options.Pods),
-		store:    newStore(options.Clock), unknown: lru.New(maxUnknown),
+		store:    newStore(options.Clock, options.Connections), connections: options.Connections, unknown: lru.New(maxUnknown),
 		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
 		limits:  fairness.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
 	}

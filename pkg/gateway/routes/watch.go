@@ -47,7 +47,7 @@ func (t *Table) listWatch() *cache.ListWatch {
 			}
 			entries := &internalversion.List{ListMeta: page.ListMeta, Items: make([]runtime.Object, 0, len(page.Items))}
 			for i := range page.Items {
-				entries.Items = append(entries.Items, newEntry(&page.Items[i]))
+				entries.Items = append(entries.Items, t.report(watch.Modified, &page.Items[i]))
 			}
 			return entries, nil
 		},
@@ -57,17 +57,29 @@ func (t *Table) listWatch() *cache.ListWatch {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, toEntry), nil
+			return watch.Filter(w, t.toEntry), nil
 		},
 	}
 }
 
 // toEntry replaces the sandbox of an event by its entry. It leaves other events, such as bookmarks, as they
 // are.
-func toEntry(event watch.Event) (watch.Event, bool) {
+func (t *Table) toEntry(event watch.Event) (watch.Event, bool) {
 	sandbox, ok := event.Object.(*v1alpha1.Sandbox)
 	if ok && (event.Type == watch.Added || event.Type == watch.Modified || event.Type == watch.Deleted) {
-		event.Object = newEntry(sandbox)
+		event.Object = t.report(event.Type, sandbox)
 	}
 	return event, true
+}
+
+// report reports a sandbox to the connections, and returns its entry. The connections to a sandbox end when
+// it leaves the E2B API.
+func (t *Table) report(event watch.EventType, sandbox *v1alpha1.Sandbox) *entry {
+	e := newEntry(sandbox)
+	if event == watch.Deleted || e.id == "" {
+		t.connections.SandboxDeleted(sandbox)
+	} else {
+		t.connections.SandboxChanged(sandbox)
+	}
+	return e
 }

@@ -75,8 +75,11 @@ func New(c Config) (*Gateway, error) {
 	}
 	teams := identity.New(c.RESTConfig, c.ImpersonateGroups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
-	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.RESTConfig.QPS, Burst: c.RESTConfig.Burst, Pods: pods})
-	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError})
+	connections := sandboxproxy.NewConnections()
+	table := routes.New(own, routes.Options{
+		AllowLoopback: c.AllowLoopback, QPS: c.RESTConfig.QPS, Burst: c.RESTConfig.Burst, Pods: pods, Connections: connections,
+	})
+	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError, Connections: connections})
 	var domain string
 	if len(c.Domains) > 0 {
 		domain = c.Domains[0]

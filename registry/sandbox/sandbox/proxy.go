@@ -40,6 +40,9 @@ const (
 // sandboxes/<name>/proxy/<port>/<path>. The right to is one of its own. What the cluster
 // knows its users by never reaches a sandbox.
 type ProxyREST struct {
+	// Connections are those to sandboxes. They end by the changes that are reported to it.
+	Connections *sandboxproxy.Connections
+
 	sandboxes *genericregistry.Store
 	addresses *podaddress.Verifier
 	proxy     *sandboxproxy.Proxy
@@ -53,11 +56,11 @@ var _ rest.Connecter = &ProxyREST{}
 // each connection.
 func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifier) *ProxyREST {
 	r := &ProxyREST{
-		sandboxes: sandboxes, addresses: addresses,
+		Connections: sandboxproxy.NewConnections(), sandboxes: sandboxes, addresses: addresses,
 		// The places of all users are bounded by those of namespaces.
 		users: fairness.NewSlots(3*maxProxied, maxProxiedOfUser), namespaces: fairness.NewSlots(maxProxied, maxProxied),
 	}
-	r.proxy = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell})
+	r.proxy = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell, Connections: r.Connections})
 	return r
 }
 
@@ -169,7 +172,7 @@ func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (sa
 	} else if err != nil {
 		return sandboxproxy.Address{}, err
 	}
-	return sandboxproxy.Address{Addr: address, RuntimeProbePath: v1alpha1.RuntimeProbePath(sb, target.Port)}, nil
+	return sandboxproxy.AddressOf(sb, address, target.Port), nil
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
