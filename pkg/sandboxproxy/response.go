@@ -63,20 +63,29 @@ func withoutDomain(cookie string) string {
 	return strings.Join(append(parts[:1], attributes...), ";")
 }
 
-// responseFilter changes the headers of a response before they are written.
+// responseFilter changes the headers of a response before they are written, and its trailers.
 type responseFilter struct {
 	http.ResponseWriter
-	// filter is called with the headers of every response, also informational ones, and must be
-	// idempotent. finish is called once, before the headers of the final response are written.
+	// filter is called with the headers of every response, also informational ones, and with trailers. It
+	// must be idempotent. finish is called once, before the headers of the final response are written.
 	filter, finish func(http.Header)
 	wroteHeader    bool
 }
 
 // Header implements http.ResponseWriter. It filters on every call, because a response that switches
-// protocols is written without WriteHeader.
+// protocols is written without WriteHeader, and trailers are added later.
 func (w *responseFilter) Header() http.Header {
 	header := w.ResponseWriter.Header()
 	w.filter(header)
+	for key := range header {
+		if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok {
+			trailer := http.Header{name: header[key]}
+			delete(header, key)
+			if w.filter(trailer); trailer[name] != nil {
+				header[key] = trailer[name]
+			}
+		}
+	}
 	return header
 }
 

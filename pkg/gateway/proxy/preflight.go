@@ -51,14 +51,27 @@ func markGatewayResponse(w http.ResponseWriter) {
 	}
 }
 
-// WriteHeader implements http.ResponseWriter.
-func (w *preflightWriter) WriteHeader(code int) {
-	header := w.Header()
+// Header implements http.ResponseWriter. Trailers are added after the headers were written.
+func (w *preflightWriter) Header() http.Header {
+	header := w.ResponseWriter.Header()
+	if w.wroteHeader {
+		w.filter(header)
+	}
+	return header
+}
+
+// filter drops all headers that a preflight does not get.
+func (w *preflightWriter) filter(header http.Header) {
 	for name := range header {
 		if !w.isGatewayResponse && !strings.HasPrefix(name, "Access-Control-") && name != "Vary" && name != "Allow" {
 			delete(header, name)
 		}
 	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *preflightWriter) WriteHeader(code int) {
+	w.filter(w.Header())
 	w.wroteHeader = w.wroteHeader || code >= http.StatusOK
 	w.ResponseWriter.WriteHeader(code)
 }
