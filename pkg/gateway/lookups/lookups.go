@@ -72,7 +72,7 @@ func New[T any](limits Limits) *Group[T] {
 // source for one id share a read. The source is the one that the server has set by WithSource.
 func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context) (T, error)) (T, error) {
 	var none T
-	source := sourceOf(ctx)
+	source := SourceOf(ctx)
 	misses := g.misses.Of(source)
 	if !g.mayMiss(misses) {
 		return none, ErrRefused
@@ -117,8 +117,8 @@ func WithSource(ctx context.Context, peer string) context.Context {
 	return context.WithValue(ctx, sourceKey{}, fairness.Source(peer))
 }
 
-// sourceOf returns the source of a request. Requests without one share one.
-func sourceOf(ctx context.Context) string {
+// SourceOf returns the source of a request. Requests without one share one.
+func SourceOf(ctx context.Context) string {
 	source, _ := ctx.Value(sourceKey{}).(string)
 	return source
 }

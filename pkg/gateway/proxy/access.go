@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 
+	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 )
@@ -20,37 +21,49 @@ var errForbidden = errors.New("this sandbox is private: send its traffic access 
 // errInit refuses a call that sets the access token and the environment of an agent-runtime.
 var errInit = errors.New("the agent-runtime of this sandbox is initialized by the API server alone")
 
-// checkAccess returns an error if a request may not go to a port of a sandbox.
-func (p *Proxy) checkAccess(r *http.Request, route routes.Route, port int) error {
-	if !route.Private || port == RuntimePort || isPreflight(r) {
-		return nil
+// checkAccess returns an error if a request may not go to a port of a sandbox. isTrusted is false for what
+// a private sandbox gets without a token: preflights, and requests to its agent-runtime, which checks its
+// access token itself.
+func (p *Proxy) checkAccess(r *http.Request, route routes.Route, port int) (isTrusted bool, err error) {
+	switch {
+	case !route.Private:
+		return true, nil
+	case port == RuntimePort:
+		token, err := p.token(r, route, headerAccessToken)
+		return err == nil && hmac.Equal([]byte(r.Header.Get(headerAccessToken)), []byte(token)), nil
+	case isPreflight(r):
+		return false, nil
 	}
-	shown := r.Header.Get(headerTrafficToken)
-	if shown == "" {
-		return errForbidden
-	}
-	token, err := p.options.Token(r.Context(), route)
+	token, err := p.token(r, route, headerTrafficToken)
 	if err != nil {
-		return fmt.Errorf("%w: its access token: %w", routes.ErrUnavailable, err)
+		return false, err
 	}
-	if token == "" || !hmac.Equal([]byte(shown), []byte(mapping.TrafficToken(token))) {
-		return errForbidden
+	if !hmac.Equal([]byte(r.Header.Get(headerTrafficToken)), []byte(mapping.TrafficToken(token))) {
+		return false, errForbidden
 	}
-	return nil
+	return true, nil
 }
 
-// mayResume reports whether a request may resume a paused sandbox. A preflight, which needs no token, must
-// not resume a private one, nor must a request to its agent-runtime without the access token.
-func (p *Proxy) mayResume(r *http.Request, route routes.Route, port int) bool {
-	if !route.AutoResume || route.Private && isPreflight(r) {
-		return false
+// token returns the access token of a sandbox, to which the value of a header is compared. It returns an
+// error if the request has no such header, if the sandbox has no token, or if that could not be read.
+func (p *Proxy) token(r *http.Request, route routes.Route, header string) (string, error) {
+	if r.Header.Get(header) == "" {
+		return "", errForbidden
 	}
-	if !route.Private || port != RuntimePort || route.State != routes.Paused {
-		return true
+	// The token may have to be read from the API.
+	release, ok := p.checks.Take(lookups.SourceOf(r.Context()))
+	if !ok {
+		return "", fmt.Errorf("%w whose tokens are checked", errBusy)
 	}
-	shown := r.Header.Get(headerAccessToken)
+	defer release()
 	token, err := p.options.Token(r.Context(), route)
-	return err == nil && token != "" && hmac.Equal([]byte(shown), []byte(token))
+	if err != nil {
+		return "", fmt.Errorf("%w: its access token: %w", routes.ErrUnavailable, err)
+	}
+	if token == "" {
+		return "", errForbidden
+	}
+	return token, nil
 }
 
 // isInit reports whether a request to a sandbox initializes its agent-runtime, in a path that the

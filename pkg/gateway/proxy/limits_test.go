@@ -12,7 +12,7 @@ import (
 )
 
 // TestLimitsFollowMaxForwarded: a team has at most half of all requests, and a sandbox a fifth,
-// of whatever the limit is. Each has at least one.
+// of whatever the limit is. Each has at least one. Requests without a token count apart.
 func TestLimitsFollowMaxForwarded(t *testing.T) {
 	for _, test := range []struct{ total, team, sandbox int }{
 		{1, 1, 1},
@@ -22,19 +22,26 @@ func TestLimitsFollowMaxForwarded(t *testing.T) {
 		{40_000, 20_000, 8000},
 	} {
 		t.Run(strconv.Itoa(test.total), func(t *testing.T) {
-			taken := func(id func(n int) string) int {
-				p := New(Options{MaxForwardedRequests: test.total})
+			taken := func(p *Proxy, isTrusted bool, id func(n int) string) int {
 				for n := 0; ; n++ {
-					if _, err := p.takeSlots(routes.Route{Namespace: "team", ID: id(n)}); errors.Is(err, errBusy) {
+					if _, err := p.takeSlots(routes.Route{Namespace: "team", ID: id(n)}, isTrusted); errors.Is(err, errBusy) {
 						return n
 					}
 				}
 			}
-			if got := taken(strconv.Itoa); got != test.team {
+			one := func(int) string { return "id" }
+			if got := taken(New(Options{MaxForwardedRequests: test.total}), true, strconv.Itoa); got != test.team {
 				t.Errorf("%d requests to sandboxes of a team, want %d", got, test.team)
 			}
-			if got := taken(func(int) string { return "id" }); got != test.sandbox {
-				t.Errorf("%d requests to a sandbox, want %d", got, test.sandbox)
+			p := New(Options{MaxForwardedRequests: test.total})
+			if got := taken(p, false, one); got != test.sandbox {
+				t.Errorf("%d requests without a token to a sandbox, want %d", got, test.sandbox)
+			}
+			if test.total < 10 {
+				return // there is none left, or not for both
+			}
+			if got := taken(p, true, one); got != test.sandbox {
+				t.Errorf("%d requests to the sandbox beside these, want %d", got, test.sandbox)
 			}
 		})
 	}

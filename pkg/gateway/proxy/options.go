@@ -29,6 +29,9 @@ const (
 	DefaultResumeTimeout        = time.Minute
 )
 
+// minChecks is how many tokens are checked at a time, if that is more than a fifth of MaxForwardedRequests.
+const minChecks = 64
+
 // Table knows the sandboxes. Errors are those of routes.Table.
 type Table interface {
 	// Find returns what is known of an id.
@@ -51,7 +54,7 @@ type Options struct {
 	// Forwarder is a sandboxproxy.Proxy whose option Error is ForwardError.
 	Forwarder Forwarder
 	// Token returns the access token of the runtime of a sandbox. It is called for each request to a
-	// private sandbox, so it should cache.
+	// private sandbox that has a token, so it should cache.
 	Token func(ctx context.Context, route routes.Route) (string, error)
 	// Resume resumes a paused sandbox, and returns when it runs or ctx ends.
 	Resume func(ctx context.Context, route routes.Route) error
@@ -63,7 +66,8 @@ type Options struct {
 	MaxForwardedRequests int
 	// PerTeam and PerSandbox are how many of those may be to the sandboxes of one team, and to
 	// one sandbox. A team never gets more than it leaves free for others, which is half of
-	// MaxForwardedRequests. Zero is half and a fifth of MaxForwardedRequests.
+	// MaxForwardedRequests. Requests that need no token of a private sandbox count apart from others, as
+	// those of another team and sandbox. Zero is half and a fifth of MaxForwardedRequests.
 	PerTeam, PerSandbox int
 	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
 	// resume may take. Zero is the default.
@@ -79,7 +83,9 @@ type Proxy struct {
 	teams     *fairness.Slots
 	sandboxes *fairness.Slots
 	resumes   *fairness.Slots
-	waking    flight.Group[routes.Route]
+	// checks are the slots of requests whose token is checked.
+	checks *fairness.Sources
+	waking flight.Group[routes.Route]
 }
 
 // New returns a Proxy.
@@ -103,5 +109,6 @@ func New(options Options) *Proxy {
 		// The total is large enough that only PerSandbox limits: those of all teams are limited above.
 		sandboxes: fairness.NewSlots(3*options.MaxForwardedRequests, options.PerSandbox),
 		resumes:   fairness.NewSlots(options.MaxResumes, options.MaxResumes),
+		checks:    fairness.NewSources(max(options.MaxForwardedRequests/5, minChecks), options.MaxForwardedRequests),
 	}
 }

@@ -28,17 +28,17 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, err, to)
 		return
 	}
-	// Take the slots before the token is checked, so that reads of tokens are limited too.
-	release, err := p.takeSlots(route)
+	isTrusted, err := p.checkAccess(r, route, to.port)
+	if err != nil {
+		writeProblem(w, r, err, to)
+		return
+	}
+	release, err := p.takeSlots(route, isTrusted)
 	if err != nil {
 		writeProblem(w, r, err, to)
 		return
 	}
 	defer release()
-	if err := p.checkAccess(r, route, to.port); err != nil {
-		writeProblem(w, r, err, to)
-		return
-	}
 	out, err := outgoing(r, to)
 	if err != nil {
 		problem{Code: http.StatusBadRequest, Message: err.Error(), SandboxID: to.id}.write(w)
@@ -61,18 +61,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.Header, w = preflightHeaders(out.Header), &preflightWriter{ResponseWriter: w}
 		out.URL.RawQuery = ""
 	}
-	if err := p.send(w, out, route, to); err != nil {
+	// What needs no token must not resume a private sandbox.
+	if err := p.send(w, out, route, to, route.AutoResume && isTrusted); err != nil {
 		writeProblem(w, r, err, to)
 	}
 }
 
-// takeSlots takes the slots of a request: one of its team, and one of its sandbox.
-func (p *Proxy) takeSlots(route routes.Route) (release func(), err error) {
-	leaveTeam, ok := p.teams.Take(route.Namespace)
+// takeSlots takes the slots of a request: one of its team, and one of its sandbox. Requests that are not
+// trusted have slots of their own, so that they keep no others out.
+func (p *Proxy) takeSlots(route routes.Route, isTrusted bool) (release func(), err error) {
+	team, sandbox := route.Namespace, route.ID
+	if !isTrusted {
+		team, sandbox = team+" without a token", sandbox+" without a token"
+	}
+	leaveTeam, ok := p.teams.Take(team)
 	if !ok {
 		return nil, fmt.Errorf("%w of this team", errBusy)
 	}
-	leaveSandbox, ok := p.sandboxes.Take(route.ID)
+	leaveSandbox, ok := p.sandboxes.Take(sandbox)
 	if !ok {
 		leaveTeam()
 		return nil, fmt.Errorf("%w to this sandbox", errBusy)
@@ -80,10 +86,9 @@ func (p *Proxy) takeSlots(route routes.Route) (release func(), err error) {
 	return func() { leaveSandbox(); leaveTeam() }, nil
 }
 
-// send forwards a request. It resumes the sandbox before, if that is paused and traffic may resume it. An
+// send forwards a request. It resumes the sandbox before, if that is paused and the request can resume it. An
 // error means that there is no response yet.
-func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route, to destination) error {
-	canResume := p.mayResume(r, route, to.port)
+func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route, to destination, canResume bool) error {
 	body := withBody(r)
 	defer body.end()
 	delay := firstDelay

@@ -200,32 +200,3 @@ func TestTheTableMayStayBehind(t *testing.T) {
 		t.Errorf("got %d %s", response.StatusCode, body)
 	}
 }
-
-// TestTokensHavePlaces: who comes to a private sandbox has a slot before its token is asked
-// for.
-func TestTokensHavePlaces(t *testing.T) {
-	asked, goOn := make(chan struct{}, 10), make(chan struct{})
-	w := newWorld(t, func(_ *world, o *proxy.Options) {
-		o.PerSandbox = 2
-		o.Token = func(context.Context, routes.Route) (string, error) {
-			asked <- struct{}{}
-			<-goOn
-			return "token", nil
-		}
-	})
-	id, port := w.add(func(r *routes.Route) { r.Private = true }), listen(t, echo)
-	var asking sync.WaitGroup
-	for range 2 {
-		asking.Go(func() {
-			if response, body := w.get(t, id, port, "E2b-Traffic-Access-Token", "wrong"); response.StatusCode != http.StatusForbidden {
-				t.Errorf("got %d %s", response.StatusCode, body)
-			}
-		})
-	}
-	<-asked
-	<-asked
-	response, body := w.get(t, id, port, "E2b-Traffic-Access-Token", "wrong")
-	wantProblem(t, response, body, http.StatusTooManyRequests, "to this sandbox", id)
-	close(goOn)
-	asking.Wait()
-}
