@@ -43,6 +43,19 @@ func (k *Keys) Authenticate(ctx context.Context, raw string) (Caller, error) {
 	return Caller{Team: key.Team, KeyID: key.ID}, nil
 }
 
+// Check returns ErrUnknownKey if the key of a caller was revoked since it was authenticated, and other errors
+// if the keys cannot be read now.
+func (k *Keys) Check(ctx context.Context, caller Caller) error {
+	key, err := k.backend.Lookup(ctx, caller.KeyID)
+	switch {
+	case errors.Is(err, ErrNotFound), errors.Is(err, errDamaged), err == nil && key.Team != caller.Team:
+		return ErrUnknownKey
+	case err != nil:
+		return fmt.Errorf("API key %s: %w", caller.KeyID, err)
+	}
+	return nil
+}
+
 // List returns the keys of a team, the oldest first.
 func (k *Keys) List(ctx context.Context, team string) ([]Record, error) {
 	if err := checkTeam(team); err != nil {

@@ -23,6 +23,7 @@ import (
 // Keys knows the API keys.
 type Keys interface {
 	Authenticate(ctx context.Context, raw string) (apikeys.Caller, error)
+	Check(ctx context.Context, caller apikeys.Caller) error
 	Issue(ctx context.Context, request apikeys.Request) (apikeys.Record, string, error)
 	List(ctx context.Context, team string) ([]apikeys.Record, error)
 	Delete(ctx context.Context, caller apikeys.Caller, id string) error

@@ -34,7 +34,7 @@ func setReadDeadline(w http.ResponseWriter, at time.Time) {
 func (c *call) decodeBody(into any) error { return c.decodeBodyWith(into, func(*json.Decoder) {}) }
 
 // decodeBodyWith decodes the JSON body of a request with a decoder that set has changed. It reads the
-// body to its end.
+// body to its end, and checks the key of the caller again.
 func (c *call) decodeBodyWith(into any, set func(*json.Decoder)) error {
 	setReadDeadline(c.w, clock.RealClock{}.Now().Add(c.api.readTimeout))
 	defer setReadDeadline(c.w, time.Time{})
@@ -50,7 +50,7 @@ func (c *call) decodeBodyWith(into any, set func(*json.Decoder)) error {
 	var large *http.MaxBytesError
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil
+		return c.checkKey()
 	case errors.As(err, &large):
 		return &Error{Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body is longer than %d bytes", maxBody)}
 	}

@@ -35,6 +35,15 @@ type call struct {
 	release func()
 }
 
+// checkKey returns an error if the key of the caller was revoked since the request began. It is called when the
+// request has waited, for the rest of its body or for a sandbox.
+func (c *call) checkKey() error {
+	if err := c.api.options.Keys.Check(c.r.Context(), c.caller); err != nil {
+		return authenticationError(c.r, err)
+	}
+	return nil
+}
+
 func (c *call) now() time.Time { return c.cluster.now() }
 
 // waitUntilStopped waits until the proxy of this gateway knows that the sandbox of the id in the path

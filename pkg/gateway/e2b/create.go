@@ -88,6 +88,9 @@ func (c *call) create() error {
 	if err := c.r.Context().Err(); err != nil { // the client has gone
 		return c.giveBackUnlessKeyed(claim, retryKey, err)
 	}
+	if err := c.checkKey(); err != nil {
+		return c.giveBack(claim, err) // also with a retry key, which is of no use without the API key
+	}
 	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
 	writeJSON(c.w, http.StatusCreated, c.sandboxResponse(sb, id, body.TemplateID, token))
 	return nil

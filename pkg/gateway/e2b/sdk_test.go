@@ -27,6 +27,9 @@ func (anyKey) Authenticate(context.Context, string) (apikeys.Caller, error) {
 	return apikeys.Caller{Team: "team"}, nil
 }
 
+// Check implements e2b.Keys.
+func (anyKey) Check(context.Context, apikeys.Caller) error { return nil }
+
 // TestRoutesOfSDKs: each request that an SDK can make is served, or answered 501 with what
 // is not served.
 func TestRoutesOfSDKs(t *testing.T) {
