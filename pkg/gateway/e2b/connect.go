@@ -70,10 +70,18 @@ func (c *call) respondWhenReady(before, sb *v1alpha1.Sandbox) error {
 	case sb.Spec.Paused:
 		return &Error{Code: http.StatusConflict, Message: "the sandbox was paused again meanwhile: connect again"}
 	}
+	if err := c.checkKey(); err != nil {
+		return err
+	}
 	return c.respondWithSandbox(http.StatusCreated, sb)
 }
 
+// respondWithSandbox responds with a sandbox that runs, and with its access token. It returns an error if the
+// setup of the sandbox after a resume or a restart has failed, so that it cannot be used.
 func (c *call) respondWithSandbox(code int, sb *v1alpha1.Sandbox) error {
+	if failed := mapping.SetupFailure(sb); failed != "" {
+		return &Error{Code: http.StatusInternalServerError, Message: "the sandbox runs, but cannot be used: " + failed + ": pause it, and connect to try again"}
+	}
 	token, err := c.token(c.r.Context(), sb)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -58,4 +59,23 @@ func IsPaused(sb *v1alpha1.Sandbox) bool {
 // The timeout of such a sandbox can be changed.
 func IsStarted(sb *v1alpha1.Sandbox) bool {
 	return !sb.Spec.Paused && sb.Status.Phase == v1alpha1.SandboxRunning
+}
+
+// SetupFailure returns why the setup of a sandbox that runs has failed after a resume or a restart. It is
+// empty if it has not failed.
+func SetupFailure(sb *v1alpha1.Sandbox) string {
+	for _, setup := range []struct{ condition, what string }{
+		{v1alpha1.SandboxConditionRuntimeInitialized, "its agent-runtime could not be set up"},
+		{v1alpha1.SandboxConditionVolumesMounted, "its volumes could not be mounted"},
+	} {
+		c := meta.FindStatusCondition(sb.Status.Conditions, setup.condition)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonFailed {
+			continue
+		}
+		if c.Message == "" {
+			return setup.what
+		}
+		return setup.what + ": " + c.Message
+	}
+	return ""
 }
