@@ -4,7 +4,8 @@
 #
 # Writes everything that is generated from apis/: deep copies, defaults, OpenAPI,
 # and in pkg/client the clientset, informers, listers and apply
-# configurations; artifacts/schema; and the manifests from the Helm chart.
+# configurations; artifacts/schema; what the .proto files describe; and the
+# manifests from the Helm chart.
 # Needs Go and nothing else.
 #
 # UPDATE_REPORT=1 accepts new entries in hack/api-violations.list.
@@ -101,4 +102,5 @@ while read -r file; do
     replace "$GO_NAMES" "$MODEL_NAMES" "$file"
 done < <(grep -rl "$GO_NAMES" pkg/client/applyconfiguration)
 
+hack/update-protobuf.sh
 hack/update-manifests.sh

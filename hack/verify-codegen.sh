@@ -8,7 +8,7 @@
 set -o errexit -o nounset -o pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-GENERATED=(apis pkg/generated pkg/client artifacts/schema artifacts/deploy hack/api-violations.list)
+GENERATED=(apis pkg/generated pkg/client pkg/runtimeserver artifacts/schema artifacts/deploy hack/api-violations.list)
 copy="$(mktemp -d)"
 trap 'rm -rf "$copy"' EXIT
 
@@ -16,7 +16,7 @@ cd "$ROOT"
 mkdir "$copy/artifacts" "$copy/pkg"
 cp -R go.mod go.sum apis hack "$copy/"
 cp -R artifacts/dashboard artifacts/deploy "$copy/artifacts/"
-cp -R pkg/generated pkg/client "$copy/pkg/"
+cp -R pkg/generated pkg/client pkg/runtimeserver "$copy/pkg/"
 
 helm="$(hack/tool.sh helm)"
 CODEGEN_BIN="$ROOT/bin" HELM="$helm" "$copy/hack/update-codegen.sh"

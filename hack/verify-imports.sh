@@ -45,6 +45,7 @@ pkg/memory: | client server
 pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
+pkg/runtimeserver: pkg/version | client server etcd component-base
 pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
 pkg/store/format:
@@ -87,6 +88,7 @@ cmd/sandlot: pkg/cli pkg/standalone
 cmd/sandlot-apiserver: pkg/apiserver/app pkg/memory
 cmd/sandlot-controller-manager: pkg/manager pkg/memory | serving etcd
 cmd/sandlot-gateway: pkg/gateway/app pkg/memory | serving etcd
+cmd/sandlot-runtime: pkg/runtimeserver/app | client server etcd component-base
 '
 
 # A line for each package: its path, its imports, and behind a bar all that it depends on.

@@ -73,6 +73,20 @@ func (p *PKI) pool() *x509.CertPool {
 	return pool
 }
 
+// ServerFiles are the certificate and the key of a runtime, for programs.
+func (p *PKI) ServerFiles(t testing.TB) (cert, key string) {
+	t.Helper()
+	pair := p.issue(t, localpki.Leaf{CommonName: "runtime", Hosts: []string{serverName}})
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "server.pem"), filepath.Join(dir, "server-key.pem")
+	for file, content := range map[string][]byte{cert: pair.Cert, key: pair.Key} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
 // StartTLS returns a fleet of runtimes that speak TLS, at Port, and take clients with a
 // certificate of the CA only.
 func (p *PKI) StartTLS(t testing.TB) *Fleet {

@@ -1,0 +1,19 @@
+// The compiler of .proto files and its plugins, for hack/update-protobuf.sh.
+module github.com/sandlot-io/sandlot/hack/tools/protobuf
+
+go 1.26.0
+
+tool (
+	connectrpc.com/connect/cmd/protoc-gen-connect-go
+	google.golang.org/protobuf/cmd/protoc-gen-go
+)
+
+require (
+	github.com/bufbuild/protocompile v0.14.1
+	google.golang.org/protobuf v1.36.11
+)
+
+require (
+	connectrpc.com/connect v1.21.1 // indirect
+	golang.org/x/sync v0.8.0 // indirect
+)

@@ -1,0 +1,149 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package app_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Before /init has set a token, no one is served.
+func TestWithoutToken(t *testing.T) {
+	b := startBox(t)
+	for _, step := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"GET", "/health", "", 204},
+		{"GET", "/metrics", "", 401},
+		{"GET", "/envs", "", 401},
+		{"GET", "/none", "", 401},
+		{"GET", "/files?path=/etc/hostname", "", 401},
+		{"GET", "/files?path=/etc/hostname&signature=v1_x", "", 401},
+		{"GET", signedURL("/etc/hostname", "read", "", ""), "", 401},
+		{"POST", "/files?path=/tmp/never", "x", 401},
+		{"POST", "/process.Process/List", "{}", 401},
+		{"POST", "/process.Process/Start", "{}", 401},
+		{"POST", "/filesystem.Filesystem/Stat", `{"path":"/"}`, 401},
+		{"POST", "/init", "{}", 401},
+		{"POST", "/init", `{"envVars":{"LD_PRELOAD":"/tmp/mine.so"}}`, 401},
+		{"POST", "/init", "", 400},
+		{"POST", "/init", "{", 400},
+		{"POST", "/init", `{"accessToken":"` + strings.Repeat("x", 5<<10) + `"}`, 400},
+		{"POST", "/init", `{"accessToken":"x","envVars":{"A=":"b"}}`, 400},
+		{"POST", "/init", `{"accessToken":"x","envVars":{"A":"` + strings.Repeat("x", 300<<10) + `"}}`, 400},
+		{"POST", "/init", `{"accessToken":"x","junk":"` + strings.Repeat("x", 600<<10) + `"}`, 400},
+		{"POST", "/init", `{"accessToken":"x","volumeMounts":[{}]}`, 400},
+		{"GET", "/metrics", "", 401},
+		{"POST", "/init", `{"accessToken":"first"}`, 204},
+		{"POST", "/init", `{"accessToken":"second"}`, 401},
+		{"POST", "/init", `{}`, 401},
+		{"POST", "/init", `{"accessToken":"first"}`, 204},
+		{"GET", "/metrics", "", 401},
+	} {
+		if status, body := b.do(t, step.method, step.path, step.body, "Content-Type: application/json"); status != step.want {
+			t.Errorf("%s %s %.60s: %d %s", step.method, step.path, step.body, status, body)
+		}
+	}
+}
+
+func signedURL(path, operation, user, until string) string {
+	text := path + ":" + operation + ":" + user + ":" + token
+	query := url.Values{"path": {path}}
+	if user != "" {
+		query.Set("username", user)
+	}
+	if until != "" {
+		text += ":" + until
+		query.Set("signature_expiration", until)
+	}
+	sum := sha256.Sum256([]byte(text))
+	query.Set("signature", "v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
+	return "/files?" + query.Encode()
+}
+
+func TestAccess(t *testing.T) {
+	b := newBox(t)
+	file := filepath.Join(t.TempDir(), "a")
+	if status, body := b.do(t, "POST", "/files?path="+file, "content", "Content-Type: application/octet-stream"); status != 200 {
+		t.Fatal(status, body)
+	}
+	in := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).Unix()) }
+	b.token = ""
+	for name, try := range map[string]struct {
+		method, path, token string
+		want                int
+	}{
+		"health":                           {"GET", "/health", "", 204},
+		"metrics":                          {"GET", "/metrics", token, 200},
+		"without a token":                  {"GET", "/metrics", "", 401},
+		"with another token":               {"GET", "/metrics", token + "x", 401},
+		"an unknown path":                  {"GET", "/none", token, 404},
+		"a file":                           {"GET", "/files?path=" + file, token, 200},
+		"a file without a token":           {"GET", "/files?path=" + file, "", 401},
+		"by signature":                     {"GET", signedURL(file, "read", "", ""), "", 200},
+		"by a signature with a user":       {"GET", signedURL(file, "read", "user", ""), "", 200},
+		"by one that ends":                 {"GET", signedURL(file, "read", "", in(time.Hour)), "", 200},
+		"by one that has ended":            {"GET", signedURL(file, "read", "", in(-time.Hour)), "", 401},
+		"by one for writes":                {"GET", signedURL(file, "write", "", ""), "", 401},
+		"by one of another file":           {"GET", signedURL(file, "read", "", "") + "&path=x", "", 200}, // the first counts
+		"by signature and another token":   {"GET", signedURL(file, "read", "", ""), "x", 401},
+		"a signature is for files only":    {"GET", strings.Replace(signedURL(file, "read", "", ""), "/files", "/envs", 1), "", 401},
+		"a read signature does not upload": {"POST", signedURL(file, "read", "", ""), "", 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			caller := *b
+			caller.token = try.token
+			if status, body := caller.do(t, try.method, try.path, ""); status != try.want {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+}
+
+// Variables add up. A call that comes late changes nothing.
+func TestInitAgain(t *testing.T) {
+	b := newBox(t)
+	for _, step := range []struct{ fields, want string }{
+		{`"envVars":{"A":"1"}`, `{"A":"1","MODE":"the-secret"}`},
+		{`"timestamp":"2026-01-01T00:00:02Z","envVars":{"A":"2"}`, `{"A":"2","MODE":"the-secret"}`},
+		{`"timestamp":"2026-01-01T00:00:01Z","envVars":{"A":"3"}`, `{"A":"2","MODE":"the-secret"}`},
+		{`"timestamp":"2026-01-01T00:00:02Z","envVars":{"A":"3"}`, `{"A":"2","MODE":"the-secret"}`},
+		{`"timestamp":"2026-01-01T00:00:03Z","envVars":{"A":"4"},"defaultWorkdir":"/usr"`, `{"A":"4","MODE":"the-secret"}`},
+	} {
+		if status, body := b.do(t, "POST", "/init", `{"accessToken":"`+token+`",`+step.fields+`}`); status != http.StatusNoContent {
+			t.Errorf("%d %s", status, body)
+		}
+		if _, body := b.do(t, "GET", "/envs", ""); body != step.want {
+			t.Errorf("after %s: %s", step.fields, body)
+		}
+	}
+	request := script("pwd; echo $A")
+	request.Process.Cwd = nil
+	if e := b.start(t, t.Context(), as("", request)).wait(t); e.stdout != "/usr\n4\n" {
+		t.Errorf("%q", e.stdout)
+	}
+}
+
+// Nothing that is secret is in what the program writes.
+func TestNoSecretsInLogs(t *testing.T) {
+	b := newBox(t)
+	if got := b.sh(t, "", "echo $MODE"); got != secret {
+		t.Errorf("%q", got)
+	}
+	b.do(t, "POST", "/init", `{"accessToken":"`+token+`","envVars":"`+secret+`"}`)
+	b.Stop(t)
+	if out := b.Stdout.String() + b.Stderr.String(); strings.Contains(out, token) || strings.Contains(out, secret) {
+		t.Errorf("it wrote %s", out)
+	}
+}
