@@ -32,7 +32,7 @@ type gateway struct {
 	url string
 	// key is that of team, and otherKey that of otherTeam.
 	key, otherKey string
-	// fleet is envd in the sandboxes.
+	// fleet is envd in the sandboxes; nil if there is none.
 	fleet *envdtest.Fleet
 }
 
@@ -58,7 +58,16 @@ func startWithOther(t *testing.T) *gateway {
 
 func startIn(t *testing.T, dir string) *gateway {
 	t.Helper()
-	g := &gateway{Server: up(t, dir), fleet: envdtest.Start(t)}
+	g := startAlone(t, dir)
+	g.fleet = envdtest.Start(t)
+	g.fleet.Follow(t, g.Client.AgentsV1alpha1(), team)
+	return g
+}
+
+// startAlone starts one without envd in its sandboxes.
+func startAlone(t *testing.T, dir string) *gateway {
+	t.Helper()
+	g := &gateway{Server: up(t, dir)}
 	for _, variable := range printed.FindAllStringSubmatch(g.Stdout.String(), -1) {
 		switch variable[1] {
 		case "E2B_API_URL":
@@ -70,7 +79,6 @@ func startIn(t *testing.T, dir string) *gateway {
 	if !strings.HasPrefix(g.url, "http://127.0.0.1:") || !strings.HasPrefix(g.key, "e2b_") {
 		t.Fatalf("sandlot up did not tell where the E2B API is:\n%s", g.Stdout.String())
 	}
-	g.fleet.Follow(t, g.Client.AgentsV1alpha1(), team)
 	return g
 }
 
@@ -106,14 +114,19 @@ func issue(t *testing.T, dir, team string) string {
 // pool makes a full pool of sandboxes with envd, and returns its name.
 func (g *gateway) pool(t *testing.T, name string, replicas int32) string {
 	t.Helper()
+	g.makePool(t, name, replicas)
+	expect.FullPool(t, g.Client.AgentsV1alpha1(), team, name, replicas)
+	return name
+}
+
+// makePool makes a pool of sandboxes that declare envd.
+func (g *gateway) makePool(t *testing.T, name string, replicas int32) {
+	t.Helper()
 	set := builders.Set(name, replicas)
 	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
 	set.Spec.Template = &runtime.RawExtension{Raw: []byte(
 		`{"spec":{"containers":[{"name":"main","image":"busybox:1","resources":{"requests":{"cpu":"250m","memory":"100Mi"}}}]}}`)}
-	agents := g.Client.AgentsV1alpha1()
-	if _, err := agents.SandboxSets(team).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+	if _, err := g.Client.AgentsV1alpha1().SandboxSets(team).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect.FullPool(t, agents, team, name, replicas)
-	return name
 }

@@ -34,7 +34,7 @@ func run(m *testing.M) int {
 		return complain(err)
 	}
 	defer os.RemoveAll(programs)
-	if err := program.Build(programs, "sandlot"); err != nil {
+	if err := program.Build(programs, "sandlot", "sandlot-runtime"); err != nil {
 		return complain(err)
 	}
 	return m.Run()

@@ -130,7 +130,7 @@ func TestInitAgain(t *testing.T) {
 	}
 	request := script("pwd; echo $A")
 	request.Process.Cwd = nil
-	if e := b.start(t, t.Context(), as("", request)).wait(t); e.stdout != "/usr\n4\n" {
+	if e := b.start(t.Context(), t, as("", request)).wait(t); e.stdout != "/usr\n4\n" {
 		t.Errorf("%q", e.stdout)
 	}
 }

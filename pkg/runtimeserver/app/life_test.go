@@ -33,8 +33,8 @@ func startAs(t *testing.T, user string) *box {
 	t.Helper()
 	parent := newBox(t)
 	port := freePort(t)
-	command := script(filepath.Join(programs, "sandlot-runtime") + " serve --address 127.0.0.1 --port " + port)
-	parent.start(t, t.Context(), as(user, command))
+	command := script("exec " + filepath.Join(programs, "sandlot-runtime") + " serve --address 127.0.0.1 --port " + port)
+	parent.start(t.Context(), t, as(user, command))
 	b := connectTo(t, parent.Process, "127.0.0.1:"+port)
 	awaitHealth(t, b)
 	if status, body := b.do(t, "POST", "/init", `{"accessToken":"`+token+`"}`); status != http.StatusNoContent {
@@ -79,7 +79,7 @@ func TestChildrenEndWithIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
 			dir := t.TempDir()
-			p := b.start(t, t.Context(), as("", script("setsid sh -c 'trap \"\" TERM; echo $$ >"+dir+"/hidden; while :; do sleep 1; done' & exec sleep 600")))
+			p := b.start(t.Context(), t, as("", script("setsid sh -c 'trap \"\" TERM; echo $$ >"+dir+"/hidden; while :; do sleep 1; done' & exec sleep 600")))
 			var hidden int
 			expect.Eventually(t.Context(), t, func(context.Context) error {
 				text, err := os.ReadFile(dir + "/hidden")

@@ -34,7 +34,7 @@ func TestProcesses(t *testing.T) {
 		"cat":                            {"", "", "exit status 0", 0}, // there is no input
 	} {
 		t.Run(text, func(t *testing.T) {
-			e := b.start(t, t.Context(), as("", script(text))).wait(t)
+			e := b.start(t.Context(), t, as("", script(text))).wait(t)
 			if e.stdout != want.stdout || e.stderr != want.stderr || e.GetStatus() != want.status || e.GetExitCode() != want.code ||
 				e.GetExited() != (want.code >= 0) || (e.GetError() != "") != (want.code != 0) {
 				t.Errorf("stdout %q, stderr %q, %v", e.stdout, e.stderr, e.ProcessEvent_EndEvent)
@@ -67,7 +67,7 @@ func TestProcesses(t *testing.T) {
 func TestInput(t *testing.T) {
 	b := newBox(t)
 	request := &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "cat"}, Tag: new("the cat")}
-	cat := b.start(t, t.Context(), as("", request))
+	cat := b.start(t.Context(), t, as("", request))
 	byTag := &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Tag{Tag: "the cat"}}
 	stdin := func(text string) *processpb.ProcessInput {
 		return &processpb.ProcessInput{Input: &processpb.ProcessInput_Stdin{Stdin: []byte(text)}}
@@ -109,7 +109,7 @@ func TestInputThatIsNotRead(t *testing.T) {
 	request.Stdin = nil
 	dir := t.TempDir()
 	request.Process.Args[1] = "mkfifo " + dir + "/go && read go <" + dir + "/go; wc -c"
-	p := b.start(t, t.Context(), as("", request))
+	p := b.start(t.Context(), t, as("", request))
 	data := &processpb.ProcessInput{Input: &processpb.ProcessInput_Stdin{Stdin: make([]byte, 1<<20)}}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -135,7 +135,7 @@ func TestConnectListAndSignal(t *testing.T) {
 	b := newBox(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := b.start(t, ctx, as("", script("sleep 600 & echo $! >"+dir+"/child; mkfifo "+dir+"/go; read go <"+dir+"/go; echo late; wait")))
+	p := b.start(ctx, t, as("", script("sleep 600 & echo $! >"+dir+"/child; mkfifo "+dir+"/go; read go <"+dir+"/go; echo late; wait")))
 	expect.Eventually(t.Context(), t, func(context.Context) error { _, err := os.Stat(dir + "/go"); return err })
 	cancel()
 	list := func() []*processpb.ProcessInfo {
@@ -188,8 +188,9 @@ func TestTimeout(t *testing.T) {
 	b := newBox(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	p := b.start(t, ctx, as("", script("exec sleep 600")))
-	for p.stream.Receive() { //nolint:revive // until the time is over
+	p := b.start(ctx, t, as("", script("exec sleep 600")))
+	for p.stream.Receive() {
+		// until the time is over
 	}
 	wantCode(t, p.stream.Err(), connect.CodeDeadlineExceeded, "")
 	eventuallyGone(t, int(p.pid))
@@ -199,7 +200,7 @@ func TestTimeout(t *testing.T) {
 func TestLeftBehind(t *testing.T) {
 	b := newBox(t)
 	file := t.TempDir() + "/out"
-	p := b.start(t, t.Context(), as("", script("(read x; while sleep 0.05; do echo still; echo x >>"+file+"; done) </dev/null & echo $!")))
+	p := b.start(t.Context(), t, as("", script("(read x; while sleep 0.05; do echo still; echo x >>"+file+"; done) </dev/null & echo $!")))
 	e := p.wait(t)
 	if e.GetExitCode() != 0 {
 		t.Fatal(e.ProcessEvent_EndEvent)
@@ -286,7 +287,7 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := t.TempDir() + "/done"
-	p := b.start(t, t.Context(), as("", script("head -c 500000000 /dev/zero; touch "+file)))
+	p := b.start(t.Context(), t, as("", script("head -c 500000000 /dev/zero; touch "+file)))
 	for range 100 { // what others ask for is answered meanwhile
 		if got := b.sh(t, "", "echo other"); got != "other" {
 			t.Fatal(got)
@@ -314,7 +315,7 @@ func TestTerminal(t *testing.T) {
 		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "stty size; read line; stty size; echo \"[$line]\"; exec sleep 600"}},
 		Pty:     &processpb.PTY{Size: &processpb.PTY_Size{Cols: 80, Rows: 24}},
 	}
-	p := b.start(t, t.Context(), as("", request))
+	p := b.start(t.Context(), t, as("", request))
 	output := ""
 	until := func(want string) {
 		t.Helper()

@@ -61,9 +61,9 @@ type box struct {
 }
 
 // startBox starts the program.
-func startBox(t *testing.T, args ...string) *box {
+func startBox(t *testing.T) *box {
 	t.Helper()
-	p := program.Run(t, programs, "sandlot-runtime", append([]string{"serve", "--address", "127.0.0.1", "--port", "0"}, args...)...)
+	p := program.Run(t, programs, "sandlot-runtime", "serve", "--address", "127.0.0.1", "--port", "0")
 	return connectTo(t, p, awaitAddress(t, p))
 }
 
@@ -94,9 +94,9 @@ func connectTo(t *testing.T, p *program.Process, address string) *box {
 }
 
 // newBox starts the program and sets its token.
-func newBox(t *testing.T, args ...string) *box {
+func newBox(t *testing.T) *box {
 	t.Helper()
-	b := startBox(t, args...)
+	b := startBox(t)
 	if status, body := b.do(t, http.MethodPost, "/init", `{"accessToken":"`+token+`","envVars":{"MODE":"`+secret+`"}}`); status != http.StatusNoContent {
 		t.Fatalf("/init: %d %s", status, body)
 	}
@@ -164,7 +164,7 @@ type running struct {
 	stream *connect.ServerStreamForClient[processpb.StartResponse]
 }
 
-func (b *box) start(t *testing.T, ctx context.Context, req *connect.Request[processpb.StartRequest]) running {
+func (b *box) start(ctx context.Context, t *testing.T, req *connect.Request[processpb.StartRequest]) running {
 	t.Helper()
 	stream, err := b.process.Start(ctx, req)
 	if err != nil {
@@ -204,7 +204,7 @@ func (r running) wait(t *testing.T) ended {
 // sh runs a script as a user and requires that it ends well.
 func (b *box) sh(t *testing.T, user, text string) string {
 	t.Helper()
-	e := b.start(t, t.Context(), as(user, script(text))).wait(t)
+	e := b.start(t.Context(), t, as(user, script(text))).wait(t)
 	if e.GetExitCode() != 0 || e.stderr != "" {
 		t.Fatalf("%s: %s; stderr %q", text, e.GetStatus(), e.stderr)
 	}

@@ -80,7 +80,7 @@ func TestUsers(t *testing.T) {
 // openDir is a folder that all can enter, with a folder theirs in it of the other user.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sandlot-runtime-test-")
+	dir, err := os.MkdirTemp("", "sandlot-runtime-test-") //nolint:usetesting // no other user can enter T.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestNotRoot(t *testing.T) {
 	_, err := b.files.Stat(t.Context(), as("root", &filesystempb.StatRequest{Path: "/"}))
 	wantCode(t, err, connect.CodePermissionDenied, "not as root")
 	for _, file := range []string{"environ", "mem", "maps"} {
-		e := b.start(t, t.Context(), as("", script("head -c 1 /proc/$PPID/"+file))).wait(t)
+		e := b.start(t.Context(), t, as("", script("head -c 1 /proc/$PPID/"+file))).wait(t)
 		if e.GetExitCode() == 0 || !strings.Contains(e.stderr, "Permission denied") {
 			t.Errorf("%s: %q, %q", file, e.stdout, e.stderr)
 		}

@@ -4,6 +4,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -253,11 +254,6 @@ func parseStat(pid int) (parent int, state byte, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	for i := len(text) - 1; i >= 0; i-- {
-		if text[i] == ')' {
-			_, err := fmt.Sscanf(string(text[i+1:]), " %c %d", &state, &parent)
-			return parent, state, err == nil
-		}
-	}
-	return 0, 0, false
+	_, err = fmt.Sscanf(string(text[bytes.LastIndexByte(text, ')')+1:]), " %c %d", &state, &parent)
+	return parent, state, err == nil
 }
