@@ -70,10 +70,18 @@ func newHandler(a *access.State, p *process.Service, f *files.Service, c clock.P
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if r.URL.Path != initPath { // which has a limit for all of its body
-		r.Body = &impatientBody{ReadCloser: r.Body, control: http.NewResponseController(w), clock: h.clock}
+	control := http.NewResponseController(w)
+	now := h.clock.Now()
+	// Errors: every connection of the server has deadlines. They are those of this request, also
+	// for an answer without a body, and for a body that no one reads.
+	_ = control.SetWriteDeadline(now.Add(stall))
+	if r.ContentLength != 0 {
+		_ = control.SetReadDeadline(now.Add(stall))
 	}
-	h.mux.ServeHTTP(&impatientWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: h.clock}, r)
+	if r.URL.Path != initPath { // which has a limit for all of its body
+		r.Body = &impatientBody{ReadCloser: r.Body, control: control, clock: h.clock}
+	}
+	h.mux.ServeHTTP(&impatientWriter{ResponseWriter: w, control: control, clock: h.clock}, r)
 }
 
 // impatientWriter ends the connection of a client that takes nothing for a while, so that it

@@ -97,6 +97,35 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
+// A watch of another user sees the new folders that this user can see.
+func TestWatchAsAnother(t *testing.T) {
+	if !needRoot(t) {
+		return
+	}
+	b := newBox(t)
+	dir := openDir(t) + "/theirs"
+	stream, err := b.files.WatchDir(t.Context(), as(other, &filesystempb.WatchDirRequest{Path: dir, Recursive: true, IncludeEntry: true}))
+	if err != nil || !stream.Receive() {
+		t.Fatalf("%v %v", err, stream.Err())
+	}
+	defer stream.Close()
+	b.sh(t, "", "cd "+dir+"; mkdir -m 700 closed; mkdir open; sleep 0.3; touch closed/hidden open/seen")
+	for {
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		switch e := stream.Msg().GetFilesystem(); e.GetName() {
+		case "closed/hidden":
+			t.Error("it sees into a folder that is root's alone")
+		case "open/seen":
+			if e.GetEntry().GetOwner() != "root" {
+				t.Errorf("%v", e)
+			}
+			return
+		}
+	}
+}
+
 // However a user exchanges files for links while others upload there, nothing of root's is
 // written or read as that user.
 func TestSymlinkRace(t *testing.T) {

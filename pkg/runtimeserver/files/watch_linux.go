@@ -88,6 +88,9 @@ func newWatch(u users.User, path string, request watchRequest) (*watch, error) {
 // is in it already.
 func (w *watch) add(folder string, found func(path string)) error {
 	if w.folders >= maxFolders {
+		w.folders = len(w.notify.WatchList()) // without those that are gone
+	}
+	if w.folders >= maxFolders {
 		return errTooManyFolders
 	}
 	if err := w.notify.Add(folder); err != nil {
@@ -116,8 +119,41 @@ func (w *watch) add(folder string, found func(path string)) error {
 	return nil
 }
 
-// events are what one event of the system means.
-func (w *watch) events(event fsnotify.Event) []*filesystempb.FilesystemEvent {
+// events are what one event of the system means. The error says that the watch does not see
+// everything any more.
+func (w *watch) events(event fsnotify.Event) ([]*filesystempb.FilesystemEvent, error) {
+	made := w.recursive && event.Has(fsnotify.Create)
+	if !w.entries && !made {
+		return w.describe(event), nil // without a look at the files
+	}
+	var all []*filesystempb.FilesystemEvent
+	err := w.user.Do(func() error {
+		all = w.describe(event)
+		if !made {
+			return nil
+		}
+		info, err := os.Lstat(event.Name)
+		if err != nil || !info.IsDir() {
+			return nil //nolint:nilerr // it has just gone
+		}
+		// What was made in a new folder before it was watched counts as made now.
+		err = w.add(event.Name, func(path string) {
+			if len(all) < maxEvents {
+				all = append(all, w.event(path, filesystempb.EventType_EVENT_TYPE_CREATE))
+			}
+		})
+		if err != nil && isGone(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return all, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("watching a new folder: %w", err))
+	}
+	return all, nil
+}
+
+func (w *watch) describe(event fsnotify.Event) []*filesystempb.FilesystemEvent {
 	var all []*filesystempb.FilesystemEvent
 	for _, kind := range []struct {
 		op fsnotify.Op
@@ -133,31 +169,14 @@ func (w *watch) events(event fsnotify.Event) []*filesystempb.FilesystemEvent {
 			all = append(all, w.event(event.Name, kind.is))
 		}
 	}
-	if !w.recursive || !event.Has(fsnotify.Create) {
-		return all
-	}
-	// What was made in a new folder before it was watched counts as made now.
-	_ = w.user.Do(func() error { // or the folder has gone, or cannot be watched
-		if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
-			return err
-		}
-		return w.add(event.Name, func(path string) {
-			if len(all) < maxEvents {
-				all = append(all, w.event(path, filesystempb.EventType_EVENT_TYPE_CREATE))
-			}
-		})
-	})
 	return all
 }
 
+// event describes an event. With entries the caller acts as the user.
 func (w *watch) event(path string, kind filesystempb.EventType) *filesystempb.FilesystemEvent {
 	e := &filesystempb.FilesystemEvent{Name: cmp.Or(strings.TrimPrefix(strings.TrimPrefix(path, w.root), "/"), "."), Type: kind}
 	if w.entries {
-		_ = w.user.Do(func() error { // or it is gone
-			var err error
-			e.Entry, err = newDescriber().entry(path)
-			return err
-		})
+		e.Entry, _ = newDescriber().entry(path) // or it is gone
 	}
 	return e
 }
@@ -201,10 +220,14 @@ func (s *Service) follow(ctx context.Context, w *watch, interval time.Duration, 
 			if !ok {
 				return connect.NewError(connect.CodeUnavailable, errors.New("the watch has ended"))
 			}
-			for _, e := range w.events(event) {
+			events, lost := w.events(event)
+			for _, e := range events {
 				if err := send(&filesystempb.WatchDirResponse{Event: &filesystempb.WatchDirResponse_Filesystem{Filesystem: e}}); err != nil {
 					return err
 				}
+			}
+			if lost != nil {
+				return lost
 			}
 		case err := <-w.notify.Errors:
 			return watchError(err)
@@ -322,7 +345,7 @@ func (w *watcher) collect() {
 			if !ok {
 				return
 			}
-			w.keep(w.watch.events(event), nil)
+			w.keep(w.watch.events(event))
 		case err, ok := <-w.watch.notify.Errors:
 			if !ok {
 				return

@@ -248,9 +248,14 @@ func (p *Process) Write(ctx context.Context, toPTY bool, data []byte) error {
 	if to == nil {
 		return errNoInput
 	}
-	stop := context.AfterFunc(ctx, func() { _ = to.SetWriteDeadline(time.Unix(1, 0)) })
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = to.SetWriteDeadline(time.Unix(1, 0)) // or it was closed
+		close(interrupted)
+	})
 	_, err := to.Write(data)
 	if !stop() {
+		<-interrupted
 		_ = to.SetWriteDeadline(time.Time{}) // for the next one
 	}
 	if err != nil && ctx.Err() != nil {
