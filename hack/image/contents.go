@@ -34,6 +34,7 @@ var contents = []content{
 		module: compile.EtcdModule, programs: compile.Etcd,
 	},
 	own("sandlot-gateway", "The API of E2B over sandboxes of Kubernetes, and a way to their ports"),
+	own("sandlot-runtime", "An agent-runtime, to be copied into the containers of sandboxes"),
 }
 
 // own is an image of one of our own programs.

@@ -83,6 +83,7 @@ func command(ctx context.Context, t *testing.T, program, root string, args ...st
 func TestProgramsKnowTheirVersion(t *testing.T) {
 	for program, arg := range map[string]string{
 		"sandlot": "version", "sandlot-apiserver": "--version", "sandlot-controller-manager": "--version", "sandlot-gateway": "--version",
+		"sandlot-runtime": "version",
 	} {
 		out, err := command(t.Context(), t, program, unpack(t, program), arg).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), testVersion) {

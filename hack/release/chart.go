@@ -23,13 +23,15 @@ import (
 // chartName is that of the Helm chart, and of the folder in its package.
 const chartName = "sandlot"
 
-// imageValues are where the chart has the values of an image.
+// imageValues are where the chart has the values of an image. An install does not run that of
+// the runtime.
 var imageValues = map[string][]string{
 	"sandlot":                    {"backup", "test"},
 	"sandlot-apiserver":          {"apiServer"},
 	"sandlot-controller-manager": {"controllerManager"},
 	"sandlot-etcd":               {"etcd"},
 	"sandlot-gateway":            {"gateway"},
+	"sandlot-runtime":            {},
 }
 
 // chartFile is the package of the chart, as Helm calls it.

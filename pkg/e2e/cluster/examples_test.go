@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -95,6 +96,14 @@ var examples = map[string]func(t *testing.T, ns string){
 			if got := strings.TrimSpace(out); got != want {
 				t.Errorf("may a claimer %s? %q, want %s", what, got, want)
 			}
+		}
+	},
+	"runtime": func(t *testing.T, ns string) {
+		// Simulated containers run nothing. The double takes the token at their addresses.
+		envdtest.Start(t).Follow(t, admin(t), ns)
+		await(t, ns, "--for=jsonpath={.status.availableReplicas}=3", "sbs/python-runtime")
+		if labelled := kubectl(t, ns, "", "get", "pods", "-l", "sandlot.io/agent-runtime=true", "-o", "name"); len(strings.Fields(labelled)) != 3 {
+			t.Errorf("pods with an agent-runtime: %q", labelled)
 		}
 	},
 	"templates": func(t *testing.T, ns string) {
