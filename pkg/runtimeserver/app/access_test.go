@@ -111,6 +111,34 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// Pages of any origin may call, with the token that they have, but not initialize the runtime.
+func TestBrowsers(t *testing.T) {
+	b := startBox(t)
+	for _, try := range []struct {
+		method, path, origin string
+		status               int
+	}{
+		{"OPTIONS", "/process.Process/Start", "*", 204},
+		{"OPTIONS", "/init", "", 401},
+		{"GET", "/metrics", "*", 401},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), try.method, b.base+try.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://page.example")
+		req.Header.Set("Access-Control-Request-Method", "POST")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := resp.Header.Get("Access-Control-Allow-Origin"); resp.StatusCode != try.status || got != try.origin {
+			t.Errorf("%s %s: %s, origin %q", try.method, try.path, resp.Status, got)
+		}
+	}
+}
+
 // Variables add up. A call that comes late changes nothing.
 func TestInitAgain(t *testing.T) {
 	b := newBox(t)

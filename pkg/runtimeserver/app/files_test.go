@@ -6,6 +6,8 @@
 package app_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +90,38 @@ func TestFiles(t *testing.T) {
 		status, body := b.do(t, method, path, insert.Replace(step.body), "Content-Type: "+step.kind)
 		if status != step.status || !strings.Contains(strings.ReplaceAll(body, `": "`, `":"`), insert.Replace(step.want)) {
 			t.Errorf("%s %s: %d %s", step.do, step.body, status, body)
+		}
+	}
+}
+
+// Uploads may be compressed.
+func TestCompressedUpload(t *testing.T) {
+	b := newBox(t)
+	path := t.TempDir() + "/a"
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	if _, err := w.Write(bytes.Repeat([]byte("text "), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := compressed.String()
+	for _, step := range []struct {
+		encoding, body string
+		status         int
+	}{
+		{"gzip", whole, 200},
+		{"gzip", "text", 400},
+		{"gzip", whole[:len(whole)-4], 400},
+		{"br", whole, 400},
+	} {
+		status, body := b.do(t, "POST", "/files?path="+path, step.body, "Content-Type: application/octet-stream", "Content-Encoding: "+step.encoding)
+		if status != step.status {
+			t.Errorf("%s, %d bytes: %d %s", step.encoding, len(step.body), status, body)
+		}
+		if got, err := os.ReadFile(path); status == 200 && (err != nil || string(got) != strings.Repeat("text ", 1000)) {
+			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}
 }

@@ -81,7 +81,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != initPath { // which has a limit for all of its body
 		r.Body = &impatientBody{ReadCloser: r.Body, control: control, clock: h.clock}
 	}
+	if r.URL.Path != initPath && allowBrowsers(w.Header(), r) {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	h.mux.ServeHTTP(&impatientWriter{ResponseWriter: w, control: control, clock: h.clock}, r)
+}
+
+// allowBrowsers lets pages of any origin call, and reports whether that is all that was asked
+// for. What a page needs is the token, which no browser sends by itself.
+func allowBrowsers(answer http.Header, r *http.Request) (preflight bool) {
+	if r.Header.Get("Origin") == "" {
+		return false
+	}
+	answer.Set("Access-Control-Allow-Origin", "*")
+	answer.Set("Access-Control-Expose-Headers", "*")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	answer.Set("Access-Control-Allow-Methods", "GET, POST")
+	answer.Set("Access-Control-Allow-Headers", "*, Authorization")
+	answer.Set("Access-Control-Max-Age", "7200")
+	return true
 }
 
 // impatientWriter ends the connection of a client that takes nothing for a while, so that it

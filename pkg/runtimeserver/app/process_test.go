@@ -105,10 +105,9 @@ func TestInput(t *testing.T) {
 // A write to a process that does not read ends with its request, and harms no later one.
 func TestInputThatIsNotRead(t *testing.T) {
 	b := newBox(t)
-	request := script("read go </dev/fd/3; cat | wc -c")
-	request.Stdin = nil
 	dir := t.TempDir()
-	request.Process.Args[1] = "mkfifo " + dir + "/go && read go <" + dir + "/go; wc -c"
+	request := script("mkfifo " + dir + "/go && read go <" + dir + "/go; wc -c")
+	request.Stdin = nil
 	p := b.start(t.Context(), t, as("", request))
 	data := &processpb.ProcessInput{Input: &processpb.ProcessInput_Stdin{Stdin: make([]byte, 1<<20)}}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
