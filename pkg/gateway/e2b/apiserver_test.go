@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
@@ -119,5 +120,46 @@ func TestLargePages(t *testing.T) {
 	}
 	if most() > e2b.MaxResponse+1 || most() < e2b.SmallResponse {
 		t.Errorf("%d bytes of one answer are read", most())
+	}
+}
+
+// TestLargeMetadata: however large the metadata of sandboxes is, no response has more than a part of it.
+// Pages end early, and are complete together.
+func TestLargeMetadata(t *testing.T) {
+	w := newWorld(t)
+	key := w.key("team")
+	const sandboxes = 8
+	w.pool("team", "base", sandboxes)
+	patch := []byte(`{"metadata":{"annotations":{"m":"` + strings.Repeat("<", 240_000) + `"}}}`) // each is six bytes in JSON
+	var ids []string
+	for range sandboxes {
+		id := w.create(key, `{"templateID":"base","metadata":{"m":"<"}}`)
+		ids = append(ids, id)
+		_, err := w.server.Client.AgentsV1alpha1().Sandboxes("team").Patch(w.Context(), w.sandbox(id).Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.want(http.StatusBadRequest, key, "GET", "/sandboxes", "/sandboxes", "")
+	var got []string
+	pages := 0
+	for next := ""; ; pages++ {
+		var page []mapping.Info
+		a := w.want(http.StatusOK, key, "GET", "/v2/sandboxes?nextToken="+url.QueryEscape(next), "/v2/sandboxes", "")
+		if len(a.body) > e2b.MaxListBytes+e2b.MaxResponse {
+			t.Errorf("a page has %d bytes", len(a.body))
+		}
+		a.into(t, &page)
+		for i := range page {
+			got = append(got, page[i].SandboxID)
+		}
+		if next = a.header.Get("X-Next-Token"); next == "" {
+			break
+		}
+	}
+	slices.Sort(ids)
+	slices.Sort(got)
+	if !slices.Equal(got, ids) || pages == 0 {
+		t.Errorf("%d pages after the first have %q, want %q", pages, got, ids)
 	}
 }

@@ -17,6 +17,7 @@ const (
 	SmallPage     = smallPage
 	MaxPages      = maxPages
 	MaxRetries    = maxRetries
+	MaxListBytes  = maxListBytes
 )
 
 // LargeResponses is how many large answers are read now.

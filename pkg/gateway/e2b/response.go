@@ -58,7 +58,8 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(text, '\n')) // fails if the client is gone
+	_, _ = w.Write(text) // fails if the client is gone
+	_, _ = w.Write([]byte{'\n'})
 }
 
 // sandboxResponse returns the response to create, connect and resume.

@@ -6,6 +6,7 @@ package e2b
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,9 @@ const (
 	// list without pages reads.
 	maxPages    = 20
 	maxPagesAll = 10 * maxListed / chunk
+	// maxListBytes is how many bytes the sandboxes of one response have. Beyond it, a page ends, and the
+	// list without pages fails.
+	maxListBytes = 8 << 20
 	// listsAtOnce is how many requests read lists at a time, and listsPerTeam how many of those
 	// are of one team: each has a chunk in memory.
 	listsAtOnce  = 32
@@ -80,19 +84,19 @@ func (c *call) listAll() error {
 		return err
 	}
 	defer release()
-	found := []mapping.Info{}
+	found, size := []mapping.Info{}, 0
 	next := ""
 	for reads := 1; ; reads++ {
 		part, err := c.page(c.r.Context(), query, chunk, next)
 		if err != nil {
 			return err
 		}
-		found, next = append(found, part.infos...), part.next
+		found, size, next = append(found, part.infos...), size+part.size, part.next
+		if size > maxListBytes || next != "" && (len(found) > maxListed || reads == maxPagesAll) {
+			return &Error{Code: http.StatusBadRequest, Message: "there are too many sandboxes, or their metadata is too large, for one answer; take GET /v2/sandboxes, which has pages"}
+		}
 		if next == "" {
 			break
-		}
-		if len(found) > maxListed || reads == maxPagesAll {
-			return &Error{Code: http.StatusBadRequest, Message: "there are too many sandboxes for one answer; take GET /v2/sandboxes, which has pages"}
 		}
 	}
 	writeJSON(c.w, http.StatusOK, found)
@@ -115,7 +119,7 @@ func (c *call) listPage() error {
 		return err
 	}
 	defer release()
-	found := []mapping.Info{}
+	found, size := []mapping.Info{}, 0
 	read := query.Limit // enough, where the query selects all
 	for range maxPages {
 		missing := query.Limit - len(found)
@@ -133,8 +137,8 @@ func (c *call) listPage() error {
 			}
 			continue
 		}
-		found, next, read = append(found, part.infos...), part.next, chunk
-		if next == "" || len(found) == query.Limit {
+		found, size, next, read = append(found, part.infos...), size+part.size, part.next, chunk
+		if next == "" || len(found) == query.Limit || size > maxListBytes {
 			break
 		}
 	}
@@ -148,6 +152,8 @@ func (c *call) listPage() error {
 // part is some of a list.
 type part struct {
 	infos []mapping.Info
+	// size is how many bytes they have as JSON.
+	size int
 	// read is how many sandboxes were read up to each.
 	read []int
 	// next is where the list goes on; empty at its end.
@@ -165,6 +171,8 @@ func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next s
 				continue
 			}
 			if info := c.info(&list.Items[i]); query.Selects(&info) {
+				text, _ := json.Marshal(&info) // it has strings and numbers only
+				found.size += len(text)
 				found.infos, found.read = append(found.infos, info), append(found.read, i+1)
 			}
 		}
