@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"runtime/metrics"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -33,4 +34,16 @@ func follow(limit memlimit.Provider, log io.Writer) {
 func Limit() (int64, bool) {
 	limit := debug.SetMemoryLimit(-1) // which changes nothing
 	return limit, limit != math.MaxInt64
+}
+
+// LiveShare returns the share of Go's memory limit that was in use in the heap after the last garbage
+// collection; 0 if there is no limit.
+func LiveShare() float64 {
+	limit, ok := Limit()
+	if !ok {
+		return 0
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return float64(live[0].Value.Uint64()) / float64(limit)
 }

@@ -5,6 +5,7 @@ package etcdquota
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -42,8 +43,9 @@ func DefaultLimits() Limits {
 	return Limits{Namespace: limit, User: limit}
 }
 
-// Limiter limits the bytes that are written to etcd for each namespace and user. It is safe for
-// concurrent use. A write takes the locks of the buckets of its namespace and its user, one after
+// Limiter limits the bytes that are written to etcd for each namespace and user. What is written is
+// also kept in the memory of API servers, where an object can take many times its size in etcd. So
+// limits are reduced if either is nearly full. It is safe for concurrent use. A write takes the locks of the buckets of its namespace and its user, one after
 // the other.
 type Limiter struct {
 	clock             clock.PassiveClock
@@ -55,6 +57,8 @@ type Limiter struct {
 	written atomic.Int64
 	// measured is the result of the last SetUsage.
 	measured atomic.Pointer[usedBytes]
+	// memoryUsed is the argument of the last SetMemoryUsed, as bits.
+	memoryUsed atomic.Uint64
 }
 
 // usedBytes is what SetUsage has computed from a Usage.
@@ -93,7 +97,7 @@ type Reservation struct {
 func (l *Limiter) Reserve(w Write) (Reservation, error) {
 	p := l.pressure()
 	if (!w.Exempt || w.Create) && p.used >= rejectFrom {
-		return Reservation{}, exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
+		return Reservation{}, exceeded(&ExceededError{Scope: p.scope(), RetryAfter: 10 * shortestWait, Used: p.used, InMemory: p.inMemory})
 	}
 	now, r, namespaces := l.clock.Now(), Reservation{bytes: int64(w.Bytes)}, &l.namespaces
 	if w.Exempt && w.Create {
@@ -101,11 +105,11 @@ func (l *Limiter) Reserve(w Write) (Reservation, error) {
 	}
 	var wait time.Duration
 	if r.namespace, wait = namespaces.take(w.Namespace, now, p, r.bytes, w.Exempt); wait > 0 {
-		return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, namespaces.limit, p.throttledAt()})
+		return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, namespaces.limit, p.throttledAt(), p.inMemory})
 	}
 	if r.user, wait = l.users.take(w.User, now, p, r.bytes, w.Exempt); wait > 0 {
 		r.namespace.cancel()
-		return Reservation{}, exceeded(&ExceededError{ScopeUser, w.User, wait, l.users.limit, p.throttledAt()})
+		return Reservation{}, exceeded(&ExceededError{ScopeUser, w.User, wait, l.users.limit, p.throttledAt(), p.inMemory})
 	}
 	l.written.Add(r.bytes)
 	return r, nil
@@ -118,26 +122,49 @@ func (l *Limiter) Cancel(r Reservation) {
 	l.written.Add(-r.bytes)
 }
 
-// pressure is how full etcd is.
+// pressure is how full etcd or the memory is.
 type pressure struct {
+	// quota is the quota of etcd, or very large if it is not known.
 	quota int64
-	// used is the share of the quota that is used. throttling is how far limits are reduced,
-	// from 0 (not at all) to 1 (to the guaranteed minimum).
+	// used is the share that is used, of the quota or of the memory limit. throttling is how far
+	// limits are reduced, from 0 (not at all) to 1 (to the guaranteed minimum).
 	used, throttling float64
+	// inMemory is whether used is the share of the memory limit.
+	inMemory bool
 }
 
-// pressure returns how full etcd is. The bytes that this server has written since the last
-// measurement count as used.
+// pressure returns how full etcd or the memory is, whichever is fuller.
 func (l *Limiter) pressure() pressure {
+	p := pressure{quota: math.MaxInt64}
+	if m := l.measured.Load(); m.quota > 0 {
+		p.quota, p.used = m.quota, l.etcdUsed()
+	}
+	if memoryUsed := math.Float64frombits(l.memoryUsed.Load()); memoryUsed > p.used {
+		p.used, p.inMemory = memoryUsed, true
+	}
+	p.throttling = min(1, max(0, (p.used-throttleFrom)/(throttleTo-throttleFrom)))
+	return p
+}
+
+// etcdUsed returns the used share of etcd's quota; 0 if that is not known. The bytes that this server
+// has written since the last measurement count as used.
+func (l *Limiter) etcdUsed() float64 {
 	m := l.measured.Load()
 	if m.quota <= 0 {
-		return pressure{}
+		return 0
 	}
-	used := (m.used + float64(max(0, l.written.Load()-m.written))) / float64(m.quota)
-	return pressure{quota: m.quota, used: used, throttling: min(1, max(0, (used-throttleFrom)/(throttleTo-throttleFrom)))}
+	return (m.used + float64(max(0, l.written.Load()-m.written))) / float64(m.quota)
 }
 
-// throttledAt returns the used share of the quota if it throttles writes; otherwise 0.
+// scope returns the scope of the error if all writes are rejected.
+func (p pressure) scope() string {
+	if p.inMemory {
+		return ScopeMemory
+	}
+	return ScopeEtcd
+}
+
+// throttledAt returns the used share if it throttles writes; otherwise 0.
 func (p pressure) throttledAt() float64 {
 	if p.throttling == 0 {
 		return 0
@@ -182,34 +209,45 @@ func (l *Limiter) SetUsage(u Usage) {
 	l.measured.Store(&usedBytes{used: u.used(), quota: u.Quota, written: u.WrittenBefore})
 }
 
+// SetMemoryUsed records the share of the memory limit that is used.
+func (l *Limiter) SetMemoryUsed(share float64) { l.memoryUsed.Store(math.Float64bits(share)) }
+
 // The scopes of an ExceededError.
 const (
 	// ScopeNamespace and ScopeUser mean that the limit of a namespace or user was exceeded.
 	ScopeNamespace = "namespace"
 	ScopeUser      = "user"
-	// ScopeEtcd means that etcd is nearly full.
-	ScopeEtcd = "etcd"
+	// ScopeEtcd means that etcd is nearly full, and ScopeMemory that the memory is.
+	ScopeEtcd   = "etcd"
+	ScopeMemory = "memory"
 )
 
-// ExceededError means that a write was rejected before it was made, because it exceeds a limit or
-// etcd is nearly full.
+// ExceededError means that a write was rejected before it was made, because it exceeds a limit, or
+// etcd or the memory is nearly full.
 type ExceededError struct {
 	// Scope is what was exceeded, and Name the namespace or user.
 	Scope, Name string
 	RetryAfter  time.Duration
 	// Limit is the limit of the namespace or user while etcd has space.
 	Limit Limit
-	// Used is the share of etcd's quota that is used, if it throttles writes; otherwise 0.
-	Used float64
+	// Used is the share of etcd's quota that is used, or of the memory limit if InMemory is true, if
+	// it throttles writes; otherwise 0.
+	Used     float64
+	InMemory bool
 }
 
 // Error implements error.
 func (e *ExceededError) Error() string {
+	full := "etcd has used %d%% of its quota"
+	if e.InMemory {
+		full = "the API server has used %d%% of its memory"
+	}
+	full = fmt.Sprintf(full, int(e.Used*100))
 	switch {
-	case e.Scope == ScopeEtcd:
-		return fmt.Sprintf("etcd has used %d%% of its quota: only deletes are accepted", int(e.Used*100))
+	case e.Scope == ScopeEtcd, e.Scope == ScopeMemory:
+		return full + ": only deletes are accepted"
 	case e.Used > 0:
-		return fmt.Sprintf("etcd has used %d%% of its quota: writes for %s %s are throttled", int(e.Used*100), e.Scope, e.Name)
+		return fmt.Sprintf("%s: writes for %s %s are throttled", full, e.Scope, e.Name)
 	}
 	return fmt.Sprintf("write limit exceeded for %s %s: %d bytes per second with a burst of %d bytes", e.Scope, e.Name, e.Limit.Rate, e.Limit.Burst)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -399,6 +400,44 @@ func BenchmarkReserve(b *testing.B) {
 	for b.Loop() {
 		if _, err := l.Reserve(write); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestMemory checks that limits are reduced while the memory is nearly full, whatever etcd has, and that
+// the error says so.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	for _, quota := range []int64{0, 1000 * mebibyte} {
+		for percent, want := range map[int]struct{ heavy, light bool }{50: {true, true}, 79: {false, true}, 91: {false, false}} {
+			t.Run(fmt.Sprintf("%d%% with a quota of %d", percent, quota), func(t *testing.T) {
+				t.Parallel()
+				l, _ := newLimiter()
+				for range 6 {
+					if _, err := l.Reserve(by("heavy", "eve")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l.SetUsage(Usage{File: mebibyte, InUse: mebibyte, Quota: quota, WrittenBefore: l.Written()})
+				l.SetMemoryUsed(float64(percent) / 100)
+				light := Write{Namespace: "light", User: "alice", Bytes: 1000}
+				for _, write := range []struct {
+					Write
+					accepted bool
+				}{{by("heavy", "eve"), want.heavy}, {light, want.light}, {exempt(light), true}} {
+					_, err := l.Reserve(write.Write)
+					if (err == nil) != write.accepted || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("has used %d%% of its memory", percent)) {
+						t.Errorf("%+v: %v", write.Write, err)
+					}
+				}
+				if used := l.etcdUsed(); used > 0.01 {
+					t.Errorf("%f of etcd's quota count as used", used)
+				}
+				l.SetMemoryUsed(0.1)
+				if _, err := l.Reserve(by("heavy", "eve")); err != nil {
+					t.Errorf("after there was memory again: %v", err)
+				}
+			})
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (m *Maintainer) maintain(ctx context.Context, o *etcdState) {
 	if !m.MaintenanceEnabled || !m.IsMaintainer() || m.recoverIfAlarmed(ctx, o) {
 		return
 	}
-	if used := m.Limiter.pressure().used; used >= throttleFrom {
+	if used := m.Limiter.etcdUsed(); used >= throttleFrom {
 		m.compactEarly(ctx, o, used)
 	}
 	m.defragment(ctx, o.members)

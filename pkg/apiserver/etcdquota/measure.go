@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
 // measureInterval is how often etcd is measured below throttleFrom, and nearQuotaInterval from there
@@ -43,7 +45,8 @@ func (m *Maintainer) measurePeriodically(ctx context.Context, newest chan *etcdS
 	defer ticker.Stop()
 	var last time.Time
 	for {
-		if m.Limiter.pressure().used >= throttleFrom || m.Clock.Since(last) >= measureInterval {
+		m.Limiter.SetMemoryUsed(memory.LiveShare())
+		if m.Limiter.etcdUsed() >= throttleFrom || m.Clock.Since(last) >= measureInterval {
 			last = m.Clock.Now()
 			if o := m.measure(ctx); o != nil {
 				select {
@@ -69,7 +72,7 @@ func (m *Maintainer) measure(ctx context.Context) *etcdState {
 		return nil
 	}
 	m.Limiter.SetUsage(Usage{File: all.fileSize(), InUse: all.inUse(), Quota: all.quota(), WrittenBefore: written, AutoDefragmented: m.MaintenanceEnabled})
-	usedRatio.Set(m.Limiter.pressure().used)
+	usedRatio.Set(m.Limiter.etcdUsed())
 	now := m.Clock.Now()
 	m.history = append(m.history, revisionAt{now, all.revision()})
 	for len(m.history) > 1 && now.Sub(m.history[0].at) > time.Minute {

@@ -14,7 +14,7 @@ var (
 	rejectedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace:      "sandlot",
 		Name:           "rejected_writes_total",
-		Help:           "Number of writes rejected because a write limit was exceeded, by scope: namespace, user, or etcd (nearly full).",
+		Help:           "Number of writes rejected because a write limit was exceeded, by scope: namespace, user, or etcd or memory (nearly full).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"scope"})
 
@@ -28,7 +28,7 @@ var (
 
 	registerMetrics = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(rejectedWrites, usedRatio)
-		for _, scope := range []string{ScopeNamespace, ScopeUser, ScopeEtcd} {
+		for _, scope := range []string{ScopeNamespace, ScopeUser, ScopeEtcd, ScopeMemory} {
 			rejectedWrites.WithLabelValues(scope) // shown before the first one
 		}
 	})

@@ -6,6 +6,7 @@ package abuse
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,34 @@ func TestLargeAnnotations(t *testing.T) {
 	s.usage(t).since(t, before).atMost(t, usage{cpu: 5 * time.Second, store: 8 * mebibyte, heap: 32 * mebibyte})
 	if n := s.count(t, eve); n > 0 {
 		t.Errorf("there are %d sandboxes", n)
+	}
+}
+
+// TestManyAnnotations creates objects that take many times as much memory as space in etcd. They are
+// rejected before the memory of the server is full, and can be deleted.
+func TestManyAnnotations(t *testing.T) {
+	const limit, keys = 256 * mebibyte, 9900 // more than 10,000 are refused
+	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
+	s := startServer(t)
+	templates := s.as(t, "eve").RESTClient()
+	annotations := map[string]string{}
+	for i := range keys {
+		annotations[strconv.FormatInt(int64(i), 36)] = ""
+	}
+	var rejected error
+	for i := 0; i < 400 && rejected == nil; i++ {
+		template := builders.Template(fmt.Sprintf("many-%d", i))
+		template.Annotations = annotations
+		rejected = templates.Post().Namespace(eve).Resource("sandboxtemplates").Body(template).MaxRetries(0).Do(t.Context()).Error()
+	}
+	if !apierrors.IsTooManyRequests(rejected) || !strings.Contains(rejected.Error(), "of its memory") {
+		t.Errorf("the last create: %v", rejected)
+	}
+	if used := s.usage(t); used.heap > limit {
+		t.Errorf("%d MiB of memory are used, of %d", used.heap/mebibyte, limit/mebibyte)
+	}
+	if err := s.as(t, "eve").SandboxTemplates(eve).Delete(t.Context(), "many-0", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 
