@@ -20,6 +20,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
+// maxAddressReads is how many sandboxes are read for their addresses at a time. Each may take some MiB
+// of memory, and requests for different ports of a sandbox do not share a read. A team has at most what
+// it leaves free for others.
+const maxAddressReads = 128
+
 // Resolve implements sandboxproxy.Resolve. It reads the sandbox from the API server, never from the
 // table. Concurrent calls for one port of a sandbox share a read. Errors wrap
 // sandboxproxy.ErrNotRunning or ErrUnavailable, or are that of ctx.
@@ -56,6 +61,11 @@ func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (sandbo
 	if err := t.wait(ctx, target.Namespace); err != nil {
 		return sandboxproxy.Address{}, err
 	}
+	release, err := t.reads.Wait(ctx, target.Namespace)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: too many sandboxes of %s are read at a time: %w", ErrUnavailable, target.Namespace, err)
+	}
+	defer release()
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

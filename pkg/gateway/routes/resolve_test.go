@@ -8,6 +8,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,4 +187,47 @@ func TestATeamHasALimit(t *testing.T) {
 	if _, err := table.Resolve(t.Context(), other); !errors.Is(err, sandboxproxy.ErrNotRunning) { // it was asked for, and is not there
 		t.Errorf("another team gets %v", err)
 	}
+}
+
+// TestReadsAtOnce: requests for many ports of large sandboxes of a team do not have as many answers of the
+// API server in memory at a time, and do not hold up another team.
+func TestReadsAtOnce(t *testing.T) {
+	t.Parallel()
+	const share, ports = routes.MaxAddressReads / 2, routes.MaxAddressReads * 2
+	var reads atomic.Int64
+	asked, goOn := make(chan struct{}, ports), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/team/") {
+			reads.Add(1)
+			asked <- struct{}{}
+			<-goOn
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := versioned.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := routes.New(client, routes.Options{})
+	target := sandboxproxy.Target{Namespace: "team", Name: "box", UID: "uid", Claim: e2btest.Code()}
+	var asking sync.WaitGroup
+	for port := range ports {
+		one := target
+		one.Port = port + 1
+		asking.Go(func() { _, _ = table.Resolve(t.Context(), one) })
+	}
+	for range share {
+		<-asked
+	}
+	other := target
+	other.Namespace, other.Port = "other", 80
+	if _, err := table.Resolve(t.Context(), other); !errors.Is(err, sandboxproxy.ErrNotRunning) { // it was asked for, and is not there
+		t.Errorf("another team gets %v", err)
+	}
+	if n := reads.Load(); n > share {
+		t.Errorf("%d sandboxes of a team are read at a time, want %d", n, share)
+	}
+	close(goOn)
+	asking.Wait()
 }

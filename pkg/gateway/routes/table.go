@@ -73,6 +73,8 @@ type Table struct {
 	addresses flight.Group[resolved]
 	// limits are how often the API server is asked about the sandboxes of each team.
 	limits *fairness.Limiters
+	// reads are the slots of reads of addresses, which teams share.
+	reads *fairness.Slots
 }
 
 // New returns a table that reads through client.
@@ -93,6 +95,7 @@ func New(client versioned.Interface, options Options) *Table {
 		store:    newStore(options.Clock, options.Connections), connections: options.Connections, unknown: lru.New(maxUnknown),
 		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
 		limits:  fairness.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
+		reads:   fairness.NewSlots(maxAddressReads, maxAddressReads),
 	}
 }
 
