@@ -34,6 +34,9 @@ import (
 const (
 	maxProxied       = 1000
 	maxProxiedOfUser = 200
+	// maxProxyReads is how many sandboxes are read for that at a time: each may take some MiB. A namespace
+	// has at most what it leaves free for others.
+	maxProxyReads = 128
 )
 
 // ProxyREST forwards requests to the ports of sandboxes, from
@@ -48,6 +51,8 @@ type ProxyREST struct {
 	proxy     *sandboxproxy.Proxy
 	// users and namespaces are the places of requests.
 	users, namespaces *fairness.Slots
+	// reads are the slots of reads of sandboxes, by namespace.
+	reads *fairness.Slots
 }
 
 var _ rest.Connecter = &ProxyREST{}
@@ -59,6 +64,7 @@ func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifi
 		Connections: sandboxproxy.NewConnections(), sandboxes: sandboxes, addresses: addresses,
 		// The places of all users are bounded by those of namespaces.
 		users: fairness.NewSlots(3*maxProxied, maxProxiedOfUser), namespaces: fairness.NewSlots(maxProxied, maxProxied),
+		reads: fairness.NewSlots(maxProxyReads, maxProxyReads),
 	}
 	r.proxy = sandboxproxy.New(sandboxproxy.Options{Resolve: r.resolve, Error: tell, Connections: r.Connections})
 	return r
@@ -86,13 +92,6 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 	if !ok {
 		return nil, apierrors.NewInternalError(errors.New("there is no information about the request"))
 	}
-	sb, err := r.get(ctx, info.Namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := addressOf(sb); err != nil {
-		return nil, unavailable(name, err)
-	}
 	user := ""
 	if who, ok := genericapirequest.UserFrom(ctx); ok {
 		user = who.GetName()
@@ -103,16 +102,18 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 			responder.Error(apierrors.NewBadRequest(err.Error()))
 			return
 		}
-		if v1alpha1.IsClosedRuntimePort(sb, port) { // also over a connection that is kept
-			responder.Error(unavailable(name, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)))
-			return
-		}
-		leave, err := r.enter(user, sb.Namespace)
+		// These requests are long-running, so nothing else limits how many there are.
+		leave, err := r.enter(user, info.Namespace)
 		if err != nil {
 			responder.Error(err)
 			return
 		}
 		defer leave()
+		target, err := r.target(req.Context(), info.Namespace, name, port)
+		if err != nil {
+			responder.Error(err)
+			return
+		}
 		next := req.Clone(context.WithValue(req.Context(), responderKey{}, answerer{responder, name}))
 		if next.URL, err = url.Parse(path); err != nil {
 			responder.Error(apierrors.NewBadRequest(err.Error()))
@@ -120,8 +121,29 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		}
 		next.URL.RawQuery = req.URL.RawQuery
 		dropCredentials(next.Header)
-		r.proxy.Forward(sandboxproxy.IsolateResponse(w), next, sandboxproxy.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
+		r.proxy.Forward(sandboxproxy.IsolateResponse(w), next, target)
 	}), nil
+}
+
+// target returns the port of the sandbox of a name, or an error if it cannot be reached now. It keeps
+// nothing else of the sandbox, which may be large: the request may last for hours.
+func (r *ProxyREST) target(ctx context.Context, namespace, name string, port int) (sandboxproxy.Target, error) {
+	release, err := r.reads.Wait(ctx, namespace)
+	if err != nil {
+		return sandboxproxy.Target{}, err
+	}
+	defer release()
+	sb, err := r.get(ctx, namespace, name)
+	if err != nil {
+		return sandboxproxy.Target{}, err
+	}
+	if _, err := addressOf(sb); err != nil {
+		return sandboxproxy.Target{}, unavailable(name, err)
+	}
+	if v1alpha1.IsClosedRuntimePort(sb, port) { // also over a connection that is kept
+		return sandboxproxy.Target{}, unavailable(name, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning))
+	}
+	return sandboxproxy.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port}, nil
 }
 
 // enter takes the places of a request.
@@ -153,6 +175,11 @@ func (r *ProxyREST) get(ctx context.Context, namespace, name string) (*v1alpha1.
 
 // resolve finds out where a sandbox is, before each connection to it.
 func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
+	release, err := r.reads.Wait(ctx, target.Namespace)
+	if err != nil {
+		return sandboxproxy.Address{}, err
+	}
+	defer release()
 	sb, err := r.get(ctx, target.Namespace, target.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && sb.UID != target.UID:
