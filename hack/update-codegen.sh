@@ -2,11 +2,11 @@
 # Copyright The Sandlot Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes everything that is generated from apis/: deep copies, defaults, OpenAPI,
-# and in pkg/client the clientset, informers, listers and apply
-# configurations; artifacts/schema; what the .proto files describe; and the
-# manifests from the Helm chart.
-# Needs Go and nothing else.
+# Writes everything that is generated from apis/: deep copies, defaults, protobuf,
+# OpenAPI, and in pkg/client the clientset, informers, listers and apply
+# configurations; artifacts/schema; what the .proto files of pkg/runtimeserver
+# describe; and the manifests from the Helm chart.
+# Needs Go and protoc (protobuf-compiler of Debian).
 #
 # UPDATE_REPORT=1 accepts new entries in hack/api-violations.list.
 
@@ -42,12 +42,45 @@ EXTRA_PKGS=(
 KUBE_CODEGEN_READONLY_PKGS+=("${EXTRA_PKGS[@]}" k8s.io/api/core/v1)
 
 schema="$(mktemp)"
-trap 'rm -f "$schema"' EXIT
+protos="$(mktemp -d)"
+trap 'rm -rf "$schema" "$protos"' EXIT
 
 kube::codegen::gen_helpers \
     --boilerplate "$BOILERPLATE" \
     --lint-rules known-tags-only,require-explicit-disablement \
     apis
+
+# Protobuf of the kinds that are stored. It reads and writes below a tree of import paths.
+# Fields keep their numbers, which are in the tags of the types; new ones get the next.
+gen_protobuf() {
+    local module libraries=() pkg
+    command -v protoc >/dev/null || {
+        echo "There is no protoc: install it (apt-get install protobuf-compiler)." >&2
+        return 1
+    }
+    (cd hack/tools && go install tool)
+    mkdir -p "$protos/$MODULE" "$protos/k8s.io" "$protos/github.com/gogo"
+    ln -s "$ROOT/apis" "$protos/$MODULE/apis"
+    for module in k8s.io/api k8s.io/apimachinery; do
+        ln -s "$(cd apis && go mod download "$module" && go list -m -f '{{.Dir}}' "$module")" "$protos/$module"
+    done
+    module=github.com/gogo/protobuf # what generates; nothing generated needs it
+    ln -s "$(cd hack/tools && go list -m -f '{{.Dir}}' "$module")" "$protos/$module"
+    for pkg in apimachinery/pkg/util/intstr apimachinery/pkg/api/resource apimachinery/pkg/runtime/schema \
+        apimachinery/pkg/runtime apimachinery/pkg/apis/meta/v1 api/core/v1 api/networking/v1; do
+        libraries+=("-k8s.io/$pkg") # read alone
+    done
+    (
+        cd apis
+        PATH="$GOBIN:$PATH" go-to-protobuf \
+            --go-header-file "$BOILERPLATE" \
+            --apimachinery-packages "$(IFS=,; echo "${libraries[*]}")" \
+            --packages "$MODULE/apis/sandbox/v1alpha1" \
+            --output-dir "$protos" \
+            --proto-import "$protos/$module/protobuf"
+    )
+}
+gen_protobuf
 
 extra_args=()
 for pkg in "${EXTRA_PKGS[@]}"; do

@@ -22,21 +22,21 @@ type EmbeddedSandboxTemplate struct {
 	// templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace
 	// whose pod template is used. Exactly one of templateRef and template is set.
 	// +optional
-	TemplateRef *SandboxTemplateRef `json:"templateRef,omitempty"`
+	TemplateRef *SandboxTemplateRef `json:"templateRef,omitempty" protobuf:"bytes,1,opt,name=templateRef"`
 
 	// template is the pod template (metadata and spec as in a Deployment) of the
 	// sandbox's pod. At least one container with a name and an image is required.
 	// Fields that this server does not know are kept.
 	// Exactly one of templateRef and template is set.
 	// +optional
-	Template *runtime.RawExtension `json:"template,omitempty"`
+	Template *runtime.RawExtension `json:"template,omitempty" protobuf:"bytes,2,opt,name=template"`
 
 	// volumeClaimTemplates are PersistentVolumeClaims made for each sandbox, under
 	// the name <template name>-<sandbox name>. Each is added to the pod as a volume
 	// of the template's name, and goes away with the sandbox.
 	// +optional
 	// +listType=atomic
-	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
+	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty" protobuf:"bytes,3,rep,name=volumeClaimTemplates"`
 }
 
 // SandboxTemplateRef names what holds a pod template, in the same namespace: a
@@ -44,18 +44,18 @@ type EmbeddedSandboxTemplate struct {
 type SandboxTemplateRef struct {
 	// name of the referenced object.
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
 	// kind of the referenced object: SandboxTemplate, or PodTemplate for one of the
 	// cluster's own. Empty means SandboxTemplate.
 	// +optional
-	Kind string `json:"kind,omitempty"`
+	Kind string `json:"kind,omitempty" protobuf:"bytes,2,opt,name=kind"`
 
 	// apiVersion of the referenced object: agents.kruise.io/v1alpha1 for a
 	// SandboxTemplate, v1 for a PodTemplate. Empty means the one that goes with the
 	// kind.
 	// +optional
-	APIVersion string `json:"apiVersion,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty" protobuf:"bytes,3,opt,name=apiVersion"`
 }
 
 // Kinds that a SandboxTemplateRef can name.
@@ -70,7 +70,7 @@ const (
 type RuntimeConfig struct {
 	// name of the runtime, for example agent-runtime, csi or traffic-proxy.
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 }
 
 // What of a sandbox can be asked to outlive a pause.
@@ -89,18 +89,18 @@ type PauseStrategy struct {
 	// node keeps a picture of the running pod). Empty means Stop. Hibernate is not
 	// served, and is refused.
 	// +optional
-	Type PauseStrategyType `json:"type,omitempty"`
+	Type PauseStrategyType `json:"type,omitempty" protobuf:"bytes,1,opt,name=type,casttype=PauseStrategyType"`
 
 	// hibernateStrategy refines type Hibernate. It is not served, and is refused.
 	// +optional
-	HibernateStrategy *HibernateStrategy `json:"hibernateStrategy,omitempty"`
+	HibernateStrategy *HibernateStrategy `json:"hibernateStrategy,omitempty" protobuf:"bytes,2,opt,name=hibernateStrategy"`
 }
 
 // HibernateStrategy refines pausing by hibernation.
 type HibernateStrategy struct {
 	// type is the way to hibernate; its values depend on what the node offers.
 	// +optional
-	Type string `json:"type,omitempty"`
+	Type string `json:"type,omitempty" protobuf:"bytes,1,opt,name=type"`
 }
 
 // PauseStrategyType is a way to pause a sandbox.

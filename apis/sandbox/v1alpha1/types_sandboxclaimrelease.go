@@ -19,15 +19,15 @@ type SandboxClaimRelease struct {
 	// metadata is the standard object metadata. Name and namespace are the claim's, and
 	// may be left out.
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// spec says what is given back. Empty is everything that the claim has.
 	// +optional
-	Spec SandboxClaimReleaseSpec `json:"spec,omitempty"`
+	Spec SandboxClaimReleaseSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
 	// status is the answer of the server.
 	// +optional
-	Status SandboxClaimReleaseStatus `json:"status,omitempty"`
+	Status SandboxClaimReleaseStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
 // SandboxClaimReleaseSpec says what is given back.
@@ -37,12 +37,12 @@ type SandboxClaimReleaseSpec struct {
 	// failed ones that it keeps for debugging, which have to be named.
 	// +optional
 	// +listType=atomic
-	SandboxNames []string `json:"sandboxNames,omitempty"`
+	SandboxNames []string `json:"sandboxNames,omitempty" protobuf:"bytes,1,rep,name=sandboxNames"`
 
 	// claimUID is the UID that the claim must have. Otherwise, because it is another claim
 	// of the same name, nothing is deleted, and the answer is 409.
 	// +optional
-	ClaimUID types.UID `json:"claimUID,omitempty"`
+	ClaimUID types.UID `json:"claimUID,omitempty" protobuf:"bytes,2,opt,name=claimUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
 
 // SandboxClaimReleaseStatus says what was given back.
@@ -51,9 +51,9 @@ type SandboxClaimReleaseStatus struct {
 	// finalizers is there until those are removed.
 	// +optional
 	// +listType=atomic
-	Released []string `json:"released,omitempty"`
+	Released []string `json:"released,omitempty" protobuf:"bytes,1,rep,name=released"`
 
 	// remaining is how many sandboxes are left to delete because the time of the request
 	// was over. The same request once more goes on with them. 0 means that there are none.
-	Remaining int32 `json:"remaining"`
+	Remaining int32 `json:"remaining" protobuf:"varint,2,opt,name=remaining"`
 }

@@ -32,15 +32,15 @@ type SandboxClaimRuntimeAccess struct {
 	// metadata is the standard object metadata. Name and namespace are the claim's, and
 	// may be left out.
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// spec says which sandboxes are asked for. Empty is all that the claim has.
 	// +optional
-	Spec SandboxClaimRuntimeAccessSpec `json:"spec,omitempty"`
+	Spec SandboxClaimRuntimeAccessSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
 	// status is the answer of the server.
 	// +optional
-	Status SandboxClaimRuntimeAccessStatus `json:"status,omitempty"`
+	Status SandboxClaimRuntimeAccessStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
 // SandboxClaimRuntimeAccessSpec says which sandboxes are asked for.
@@ -50,12 +50,12 @@ type SandboxClaimRuntimeAccessSpec struct {
 	// have to be named. A claim that has more than 1000 needs names.
 	// +optional
 	// +listType=atomic
-	SandboxNames []string `json:"sandboxNames,omitempty"`
+	SandboxNames []string `json:"sandboxNames,omitempty" protobuf:"bytes,1,rep,name=sandboxNames"`
 
 	// claimUID is the UID that the claim must have. Otherwise, because it is another claim
 	// of the same name, the answer is 409.
 	// +optional
-	ClaimUID types.UID `json:"claimUID,omitempty"`
+	ClaimUID types.UID `json:"claimUID,omitempty" protobuf:"bytes,2,opt,name=claimUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
 
 // SandboxClaimRuntimeAccessStatus says how to reach the agent-runtimes.
@@ -63,27 +63,27 @@ type SandboxClaimRuntimeAccessStatus struct {
 	// sandboxes are those that were asked for and are there, ordered by name.
 	// +optional
 	// +listType=atomic
-	Sandboxes []SandboxRuntimeAccess `json:"sandboxes,omitempty"`
+	Sandboxes []SandboxRuntimeAccess `json:"sandboxes,omitempty" protobuf:"bytes,1,rep,name=sandboxes"`
 }
 
 // SandboxRuntimeAccess says how to reach the agent-runtime of one sandbox.
 type SandboxRuntimeAccess struct {
 	// name of the sandbox.
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
 	// uid of the sandbox.
 	// +required
-	UID types.UID `json:"uid"`
+	UID types.UID `json:"uid" protobuf:"bytes,2,opt,name=uid,casttype=k8s.io/apimachinery/pkg/types.UID"`
 
 	// url is the base URL of the agent-runtime, at the address of the pod. Empty where the
 	// sandbox has no address at the moment.
 	// +optional
-	URL string `json:"url,omitempty"`
+	URL string `json:"url,omitempty" protobuf:"bytes,3,opt,name=url"`
 
 	// accessToken is what calls of the agent-runtime need, in the header X-Access-Token.
 	// Empty with skipInitRuntime, where no token is set, unless the sandbox has that of
 	// its pool.
 	// +optional
-	AccessToken string `json:"accessToken,omitempty"`
+	AccessToken string `json:"accessToken,omitempty" protobuf:"bytes,4,opt,name=accessToken"`
 }
