@@ -33,7 +33,11 @@ func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, tem
 	var groups []*genericapiserver.APIGroupInfo
 	for _, name := range []string{v1alpha1.GroupName, v1alpha1.ExtensionsGroup, v1alpha1.AgentsGroup} {
 		group := genericapiserver.NewDefaultAPIGroupInfo(name, scheme, metav1.ParameterCodec, Codecs)
-		group.NegotiatedSerializer = decoding.NewSerializer(group.NegotiatedSerializer, scheme)
+		newSerializer := decoding.NewTextSerializer // the kinds of agent-sandbox have no protobuf
+		if name == v1alpha1.GroupName {
+			newSerializer = decoding.NewSerializer
+		}
+		group.NegotiatedSerializer = newSerializer(group.NegotiatedSerializer, scheme)
 		for _, version := range scheme.PrioritizedVersionsForGroup(name) {
 			here := agentsandbox.ServedIn(version, served[name])
 			group.VersionedResourcesStorageMap[version.Version] = here

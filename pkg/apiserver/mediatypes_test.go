@@ -13,8 +13,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// A client that would rather have protobuf gets JSON if it takes that, and an
-// error before anything is done if it does not.
+// A client that would rather have protobuf gets it in our group. In those of agent-sandbox it gets JSON
+// if it takes that, and an error before anything is done if it does not.
 func TestMediaTypes(t *testing.T) {
 	server := testutil.Start(t)
 	client, err := rest.HTTPClientFor(server.Config)
@@ -22,21 +22,30 @@ func TestMediaTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const protobuf = "application/vnd.kubernetes.protobuf"
+	const poolsPath = "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/default/sandboxwarmpools"
 	server.Set(t, "default", "pool", 1)
 	for name, tc := range map[string]struct {
 		method, path, accept string
 		want                 int
 		contentType          string
 	}{
-		"namespace controller": {http.MethodDelete, claimsPath, protobuf + ",application/json", http.StatusOK, contentJSON},
+		"namespace controller": {http.MethodDelete, claimsPath, protobuf + ",application/json", http.StatusOK, protobuf},
 		"garbage collector": {
 			http.MethodGet, setsPath, protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-			http.StatusOK, protobuf, // of metadata there is a protobuf form
+			http.StatusOK, protobuf,
 		},
-		"scale":             {http.MethodGet, setsPath + "/pool/scale", protobuf + ", */*", http.StatusOK, contentJSON},
-		"typed client":      {http.MethodGet, setsPath + "/pool", protobuf + ",application/json", http.StatusOK, contentJSON},
-		"an error":          {http.MethodGet, setsPath + "/none", protobuf + ",application/json", http.StatusNotFound, contentJSON},
-		"protobuf or death": {http.MethodDelete, setsPath + "/pool", protobuf, http.StatusNotAcceptable, protobuf},
+		"table": {
+			http.MethodGet, setsPath, protobuf + ";as=Table;g=meta.k8s.io;v=v1,application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
+			http.StatusOK, contentJSON,
+		},
+		"scale":             {http.MethodGet, setsPath + "/pool/scale", protobuf + ", */*", http.StatusOK, protobuf},
+		"typed client":      {http.MethodGet, setsPath + "/pool", protobuf + ",application/json", http.StatusOK, protobuf},
+		"any":               {http.MethodGet, setsPath + "/pool", "*/*", http.StatusOK, contentJSON},
+		"an error":          {http.MethodGet, setsPath + "/none", protobuf + ",application/json", http.StatusNotFound, protobuf},
+		"CBOR or death":     {http.MethodDelete, setsPath + "/pool", "application/cbor", http.StatusNotAcceptable, contentJSON},
+		"another group":     {http.MethodGet, poolsPath + "/pool", protobuf + ",application/json", http.StatusOK, contentJSON},
+		"all of another":    {http.MethodDelete, poolsPath, protobuf + ",application/json", http.StatusOK, contentJSON},
+		"protobuf or death": {http.MethodDelete, poolsPath + "/pool", protobuf, http.StatusNotAcceptable, protobuf},
 		"YAML":              {http.MethodGet, setsPath + "/pool", contentYAML, http.StatusOK, contentYAML},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,8 @@ var (
 	scheme = runtime.NewScheme()
 	// Codecs encode and decode the kinds of scheme. They encode lists one item at a time: in
 	// agents.x-k8s.io each member of a pool has its whole pod template.
-	Codecs = serializer.NewCodecFactory(scheme, serializer.WithStreamingCollectionEncodingToJSON())
+	Codecs = serializer.NewCodecFactory(scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 )
 
 // NewStorageCodec returns the codec of objects in etcd. They are encoded in JSON, in the

@@ -34,17 +34,17 @@ const (
 // managedFields.
 type elements struct{ object, status int }
 
-// checkBody returns an error if a body has too many elements.
-func checkBody(body []byte) error {
-	if n := elementsOf(body); n.object+n.status > maxElements {
+// checkBody returns an error if these are too many for a body.
+func (n elements) checkBody() error {
+	if n.object+n.status > maxElements {
 		return fmt.Errorf("the body has %d keys and items of lists, and may have %d: write fewer fields", n.object+n.status, maxElements)
 	}
 	return nil
 }
 
-// checkObject returns an error if an object has too many elements.
-func checkObject(data []byte) error {
-	switch n := elementsOf(data); {
+// checkObject returns an error if these are too many for an object.
+func (n elements) checkObject() error {
+	switch {
 	case n.object > maxObjectElements:
 		return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", n.object, maxObjectElements)
 	case n.status > maxStatusElements:
@@ -94,6 +94,15 @@ func countElements(js []byte) (elements, bool) {
 	}
 }
 
+// countAll counts all elements of valid JSON, which is in an object.
+func countAll(js []byte) int {
+	c := elementCounter{Decoder: newJSONDecoder(js), inner: true}
+	c.counted = &c.n.object
+	for c.next() == nil {
+	}
+	return c.n.object
+}
+
 // elementCounter counts the elements of a JSON text while it is read.
 type elementCounter struct {
 	*jsontext.Decoder
@@ -103,6 +112,8 @@ type elementCounter struct {
 	notCounted int
 	// top is the last key of the object itself.
 	top string
+	// inner means that the text is not the object, but in it.
+	inner bool
 }
 
 // next reads a token, and counts it if it is a key or an item of a list.
@@ -114,7 +125,7 @@ func (c *elementCounter) next() error {
 	if err != nil || isEnd || depth <= c.notCounted || in != '[' && !isKey {
 		return err
 	}
-	if isKey && depth <= 2 {
+	if isKey && depth <= 2 && !c.inner {
 		err = c.atKey(depth, token.String())
 	}
 	*c.counted++

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,7 +76,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		switch patch := types.PatchType(mediaType); {
 		case info.Verb != "patch":
-			err = o.emptyStatus(req, mediaType, info.Verb == "update")
+			err = o.emptyStatus(req, mediaType, o.kindOf(info), info.Verb == "update")
 		case err == nil && patch == types.JSONPatchType:
 			_, err = o.read(req, info.Subresource == "")
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
@@ -88,9 +89,8 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 					strings.Join(patchTypes, ", ")),
 			}}
 		case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
-			served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
 			applied := patch == types.ApplyYAMLPatchType
-			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied, applied || info.Subresource == "")
+			err = o.check(req, o.kindOf(info), applied, applied || info.Subresource == "")
 		}
 		if err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -121,26 +121,67 @@ func isWrite(info *request.RequestInfo) bool {
 	return (info.Verb == "create" || info.Verb == "update") && info.Subresource == ""
 }
 
+// kindOf returns the kind of what a request is for, if it is ours.
+func (o PatchOptions) kindOf(info *request.RequestInfo) schema.GroupVersionKind {
+	served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
+	return served[resourceKey(info.Resource, info.Subresource)]
+}
+
 // emptyStatus replaces the body of a request by one without status if it has too many elements.
-// It returns an error for a create that has too many then, and for such a body that is not JSON.
-func (o PatchOptions) emptyStatus(req *http.Request, mediaType string, isUpdate bool) error {
+// It returns an error for a create that has too many then, and for such a body that is YAML.
+func (o PatchOptions) emptyStatus(req *http.Request, mediaType string, kind schema.GroupVersionKind, isUpdate bool) error {
 	body, err := o.read(req, false)
 	if err != nil {
 		return err
 	}
-	tooMany := checkBody(body)
-	if isJSON := mediaType == "" || mediaType == runtime.ContentTypeJSON; tooMany != nil && isJSON {
-		body = withoutStatus(body)
+	n, err := o.elementsOf(body, mediaType, kind)
+	if err == nil && n.checkBody() == nil {
+		return nil
+	}
+	var emptied bool
+	if err == nil {
+		body, emptied, err = o.withoutStatus(body, mediaType, kind)
+	}
+	if err == nil && emptied {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		if isUpdate { // whatever is stored can be updated
 			return nil
 		}
-		tooMany = checkBody(body)
+		n, err = o.elementsOf(body, mediaType, kind)
 	}
-	if tooMany != nil {
-		return apierrors.NewBadRequest(tooMany.Error())
+	if err == nil {
+		err = n.checkBody()
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(bounded(err).Error())
 	}
 	return nil
+}
+
+// elementsOf counts the elements of the body of a request. It returns an error if that is protobuf with
+// a value that is refused.
+func (o PatchOptions) elementsOf(body []byte, mediaType string, kind schema.GroupVersionKind) (elements, error) {
+	if mediaType == runtime.ContentTypeProtobuf {
+		return checkProtobuf(o.Scheme, body, kind)
+	}
+	return elementsOf(body), nil
+}
+
+// withoutStatus returns the body of a request without its status. It reports false, and returns the
+// body as it is, where it can not, as for YAML.
+func (o PatchOptions) withoutStatus(body []byte, mediaType string, kind schema.GroupVersionKind) ([]byte, bool, error) {
+	switch mediaType {
+	case "", runtime.ContentTypeJSON:
+		return withoutStatus(body), true, nil
+	case runtime.ContentTypeProtobuf:
+		obj, err := o.Scheme.New(kind)
+		if err != nil {
+			return nil, false, fmt.Errorf("removing the status: %w", err)
+		}
+		body, err := withoutProtobufStatus(body, reflect.TypeOf(obj).Elem())
+		return body, true, err
+	}
+	return body, false, nil
 }
 
 // check reads the body of a patch, leaves it to be read again, and decodes it.
@@ -181,7 +222,7 @@ func (o PatchOptions) read(req *http.Request, counted bool) ([]byte, error) {
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	if counted {
-		if err := checkBody(body); err != nil {
+		if err := elementsOf(body).checkBody(); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}

@@ -17,34 +17,82 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// NewSerializer returns a serializer of the kinds of a scheme, which offers neither protobuf nor
-// CBOR, which encodes large lists one item at a time if the given one does so for JSON, whose buffers
-// do not stay as large as the largest event of a watch, and whose decoders name the field that they
-// could not decode. The errors of encoding/json often do not: those of types that decode themselves,
-// like durations and times, have no path.
+// NewSerializer returns a serializer of the kinds of a scheme, which encodes large lists one item at a
+// time if the given one does so for JSON, whose buffers do not stay as large as the largest event of a
+// watch, and whose decoders name the field that they could not decode. The errors of encoding/json
+// often do not: those of types that decode themselves, like durations and times, have no path.
+//
+// It offers no CBOR, which the feature gate CBORServingAndStorage would add: checkValues does not look
+// at it. A client that sends CBOR takes 415 as a request to send JSON.
 func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
-	text := withoutBinary(s)
-	streamLists(text.mediaTypes)
-	freeBuffers(text.mediaTypes)
-	for i := range text.mediaTypes {
-		if strict := text.mediaTypes[i].StrictSerializer; strict != nil {
-			text.mediaTypes[i].StrictSerializer = strictSerializer{strict}
+	return newSerializer(s, scheme, runtime.ContentTypeCBOR)
+}
+
+// NewTextSerializer returns a serializer as NewSerializer does, for kinds that have no protobuf form. A
+// client that prefers it and takes JSON as well, as the namespace controller does when it deletes
+// everything, would be answered with an error after the deed, for ever: its namespace would never go.
+func NewTextSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
+	return newSerializer(s, scheme, runtime.ContentTypeCBOR, runtime.ContentTypeProtobuf)
+}
+
+func newSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme, without ...string) runtime.NegotiatedSerializer {
+	mediaTypes := slices.DeleteFunc(slices.Clone(s.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+		return slices.Contains(without, info.MediaType)
+	})
+	streamLists(mediaTypes)
+	freeBuffers(mediaTypes)
+	for i := range mediaTypes {
+		if strict := mediaTypes[i].StrictSerializer; strict != nil {
+			mediaTypes[i].StrictSerializer = strictSerializer{strict}
 		}
 	}
-	return fieldNamingSerializer{text, scheme}
+	return fieldNamingSerializer{s, mediaTypes, scheme}
 }
 
 type fieldNamingSerializer struct {
-	textSerializer
-	scheme *runtime.Scheme
+	runtime.NegotiatedSerializer
+	mediaTypes []runtime.SerializerInfo
+	scheme     *runtime.Scheme
 }
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (s fieldNamingSerializer) SupportedMediaTypes() []runtime.SerializerInfo { return s.mediaTypes }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
 func (s fieldNamingSerializer) DecoderToVersion(decoder runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	isJSON := slices.ContainsFunc(s.mediaTypes, func(info runtime.SerializerInfo) bool {
-		return info.MediaType == runtime.ContentTypeJSON && (decoder == info.Serializer || decoder == info.StrictSerializer)
-	})
-	return fieldNamingDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, gv), s.scheme, isJSON}
+	mediaType := ""
+	for _, info := range s.mediaTypes {
+		if decoder == info.Serializer || decoder == info.StrictSerializer {
+			mediaType = info.MediaType
+		}
+	}
+	to := s.NegotiatedSerializer.DecoderToVersion(decoder, gv)
+	if mediaType == runtime.ContentTypeProtobuf {
+		return protobufDecoder{to, s.scheme}
+	}
+	return fieldNamingDecoder{to, s.scheme, mediaType == runtime.ContentTypeJSON}
+}
+
+// protobufDecoder refuses what causes harm later, before it is decoded.
+type protobufDecoder struct {
+	runtime.Decoder
+	scheme *runtime.Scheme
+}
+
+// Decode implements runtime.Decoder.
+func (d protobufDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	n, err := checkProtobuf(d.scheme, data, kindsOf(d.scheme, defaults, into)...)
+	if err == nil {
+		err = n.checkObject()
+	}
+	if err != nil {
+		return nil, defaults, bounded(err)
+	}
+	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if err == nil {
+		err = checkMetadata(obj)
+	}
+	return obj, gvk, bounded(err)
 }
 
 type fieldNamingDecoder struct {
@@ -80,20 +128,20 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 // check refuses data with too many elements or with values that do not decode as their client
 // means them. The data of a patch is what its object becomes by it.
 func (d fieldNamingDecoder) check(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) error {
-	if err := checkObject(data); err != nil {
+	if err := elementsOf(data).checkObject(); err != nil {
 		return err
 	}
 	if d.isJSON && !isSuspicious(data) {
 		return nil
 	}
-	return checkValues(d.scheme, data, d.kindsOf(defaults, into)...)
+	return checkValues(d.scheme, data, kindsOf(d.scheme, defaults, into)...)
 }
 
 // kindsOf returns the kinds that data may be decoded as which does not say its kind.
-func (d fieldNamingDecoder) kindsOf(defaults *schema.GroupVersionKind, into runtime.Object) []schema.GroupVersionKind {
+func kindsOf(scheme *runtime.Scheme, defaults *schema.GroupVersionKind, into runtime.Object) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	if into != nil {
-		kinds, _, _ = d.scheme.ObjectKinds(into) // none if it is not registered
+		kinds, _, _ = scheme.ObjectKinds(into) // none if it is not registered
 	}
 	if defaults != nil {
 		kinds = append(slices.Clone(kinds), *defaults)
@@ -118,24 +166,3 @@ func checkResourceVersion(version string) error {
 	}
 	return nil
 }
-
-// textSerializer is a serializer that offers neither protobuf nor CBOR.
-//
-// Our kinds have no protobuf form. A client that prefers it and takes JSON as
-// well, as the namespace controller does when it deletes everything, would be
-// answered with an error after the deed, for ever: its namespace would never go.
-// The feature gate CBORServingAndStorage would add CBOR, at which checkValues does not
-// look. A client that sends CBOR takes 415 as a request to send JSON.
-type textSerializer struct {
-	runtime.NegotiatedSerializer
-	mediaTypes []runtime.SerializerInfo
-}
-
-func withoutBinary(s runtime.NegotiatedSerializer) textSerializer {
-	return textSerializer{s, slices.DeleteFunc(slices.Clone(s.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
-		return info.MediaType == runtime.ContentTypeProtobuf || info.MediaType == runtime.ContentTypeCBOR
-	})}
-}
-
-// SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo { return s.mediaTypes }

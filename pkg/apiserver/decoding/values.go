@@ -103,7 +103,11 @@ func withSaid(js []byte, kinds []schema.GroupVersionKind) []schema.GroupVersionK
 	if err != nil {
 		return kinds // nor is it decoded, unless the request says the kind
 	}
-	all := append(slices.Clone(kinds), *said)
+	return withKind(*said, kinds)
+}
+
+func withKind(said schema.GroupVersionKind, kinds []schema.GroupVersionKind) []schema.GroupVersionKind {
+	all := append(slices.Clone(kinds), said)
 	for _, kind := range kinds {
 		all = append(all, kind.GroupVersion().WithKind(said.Kind), said.GroupVersion().WithKind(kind.Kind))
 	}
@@ -151,7 +155,10 @@ func isLargeExponent(text []byte) bool {
 }
 
 // isTooDeep reports whether valid JSON is nested in more than maxDepth levels.
-func isTooDeep(js []byte) bool {
+func isTooDeep(js []byte) bool { return isDeeper(js, maxDepth) }
+
+// isDeeper reports whether valid JSON is nested in more than some levels.
+func isDeeper(js []byte, levels int) bool {
 	depth, inString := 0, false
 	for i := 0; i < len(js); i++ {
 		switch c := js[i]; {
@@ -161,7 +168,7 @@ func isTooDeep(js []byte) bool {
 			inString = !inString
 		case inString:
 		case c == '{', c == '[':
-			if depth++; depth > maxDepth {
+			if depth++; depth > levels {
 				return true
 			}
 		case c == '}', c == ']':
