@@ -35,9 +35,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/nodes"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/store/format"
 	"github.com/sandlot-io/sandlot/pkg/store/reencryption"
-	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
@@ -62,8 +60,9 @@ type allocation struct {
 	// nodes are those of the cluster; nil where there is none.
 	nodes corev1client.NodeInterface
 	// rewriter is nil where nothing says how values are encrypted.
-	rewriter *reencryption.Rewriter
-	running  sync.WaitGroup
+	rewriter     *reencryption.Rewriter
+	formatKeeper *formatKeeper
+	running      sync.WaitGroup
 }
 
 // etcdConnection is the connection of the allocator, and where all keys begin.
@@ -95,7 +94,7 @@ func newAllocator(
 	}
 	recoverEmbedded(context.Background(), client, limiter, extra)
 	// Before anything is written.
-	if err := format.Ensure(context.Background(), client, options.StorageConfig.Prefix, version.Get()); err != nil {
+	if err := ensureFormat(context.Background(), client, options.StorageConfig.Prefix, extra); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, pods, stores.Sandboxes, extra)
@@ -153,7 +152,7 @@ func (a *allocation) leaseGuards(ctx context.Context) {
 // store. The changes of sandboxes are reported to the connections of proxy too.
 func newAllocation(
 	a *allocator.Allocator, runtimes *agentruntime.Setup, pools *poolRuntimes, etcd *etcdConnection, stores *sandboxrest.Stores,
-	claims *genericregistry.Store, proxy *sandbox.ProxyREST,
+	claims *genericregistry.Store, proxy *sandbox.ProxyREST, mediaType string,
 ) *allocation {
 	feeds := a.Feeds()
 	runtimeWorker := agentruntime.NewWorker(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
@@ -193,7 +192,7 @@ func newAllocation(
 		},
 	}
 	all.maintainsEtcd.Store(true)
-	all.members = newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
+	all.members = newMembership(etcd.Client, etcd.prefix, mediaType, func(self string, servers []string) {
 		a.PeersChanged(self, servers)
 		runtimeWorker.PeersChanged(self, servers)
 		pools.peersChanged(servers)
@@ -205,6 +204,19 @@ func newAllocation(
 // addMaintainer lets the server measure and maintain etcd.
 func (a *allocation) addMaintainer(limiter *etcdquota.Limiter, extra *ExtraConfig) {
 	a.maintainer = newMaintainer(a.etcd.Client, limiter, extra, a.maintainsEtcd.Load)
+}
+
+// addFormatKeeper lets the server change the format in which objects are stored.
+func (a *allocation) addFormatKeeper(getter generic.RESTOptionsGetter, extra *ExtraConfig) error {
+	rewriter, err := newJSONRewriter(getter, a.etcd)
+	if err != nil {
+		return err
+	}
+	a.formatKeeper = &formatKeeper{
+		format: extra.StorageFormat, mediaType: extra.StorageMediaType, etcd: a.etcd, servers: a.members,
+		clock: extra.clock(), toJSON: rewriter.rewrite,
+	}
+	return nil
 }
 
 // addPruner lets the server remove versions of the key for agent-runtimes.
@@ -239,6 +251,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.claims.run(hook) })
 		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.leaseGuards(hook) })
+		a.running.Go(func() { a.formatKeeper.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		a.running.Go(func() { a.runtimeWorker.Run(hook) })
 		if a.maintainer != nil {

@@ -48,6 +48,7 @@ type claimStorage struct {
 func newClaimStorage(t *testing.T, change func(*registrytest.Fixture)) *claimStorage {
 	t.Helper()
 	fixture := registrytest.New(t)
+	fixture.Config.Codec = apiserver.NewStorageCodec()
 	if change != nil {
 		change(fixture)
 	}

@@ -106,6 +106,10 @@ type ExtraConfig struct {
 	// Clock is the clock of the write limits, of the maintenance of etcd, and of the versions of
 	// the key for agent-runtimes; nil is the real clock.
 	Clock clock.WithTicker
+	// StorageFormat is the format of the codec of the storage, and StorageMediaType the one in which
+	// objects are to be stored: runtime.ContentTypeProtobuf or runtime.ContentTypeJSON.
+	StorageFormat    *StorageFormat
+	StorageMediaType string
 	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
 	ServeSnapshots bool
 
@@ -296,11 +300,14 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	if err != nil {
 		return nil, nil, err
 	}
-	s.allocation = newAllocation(alloc, runtimes, pools, etcd, stores, claims, storage["sandboxes/proxy"].(*sandbox.ProxyREST))
+	s.allocation = newAllocation(alloc, runtimes, pools, etcd, stores, claims, storage["sandboxes/proxy"].(*sandbox.ProxyREST), c.extraConfig.StorageMediaType)
 	s.allocation.nodes = cluster.nodes()
 	s.allocation.addMaintainer(limiter, c.extraConfig)
 	s.allocation.addPruner(runtimes.Keyring, stores.Sandboxes, c.extraConfig.clock())
 	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members, runtimes.Keyring, c.extraConfig.clock()); err != nil {
+		return nil, nil, err
+	}
+	if err := s.allocation.addFormatKeeper(getter, c.extraConfig); err != nil {
 		return nil, nil, err
 	}
 	if c.extraConfig.ServeSnapshots {

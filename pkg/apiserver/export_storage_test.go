@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -45,7 +46,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, newPoolRuntimes(nil), etcd, stores, claims, resources["sandboxes/proxy"].(*sandbox.ProxyREST))}, nil
+	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, newPoolRuntimes(nil), etcd, stores, claims, resources["sandboxes/proxy"].(*sandbox.ProxyREST), runtime.ContentTypeProtobuf)}, nil
 }
 
 // Run runs the allocation, as the server's hook does, until ctx is done.

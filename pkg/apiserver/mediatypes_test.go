@@ -6,6 +6,7 @@ package apiserver_test
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -44,7 +45,7 @@ func TestMediaTypes(t *testing.T) {
 		"an error":          {http.MethodGet, setsPath + "/none", protobuf + ",application/json", http.StatusNotFound, protobuf},
 		"CBOR or death":     {http.MethodDelete, setsPath + "/pool", "application/cbor", http.StatusNotAcceptable, contentJSON},
 		"another group":     {http.MethodGet, poolsPath + "/pool", protobuf + ",application/json", http.StatusOK, contentJSON},
-		"all of another":    {http.MethodDelete, poolsPath, protobuf + ",application/json", http.StatusOK, contentJSON},
+		"all of another":    {http.MethodDelete, strings.Replace(poolsPath, "sandboxwarmpools", "sandboxclaims", 1), protobuf + ",application/json", http.StatusOK, contentJSON},
 		"protobuf or death": {http.MethodDelete, poolsPath + "/pool", protobuf, http.StatusNotAcceptable, protobuf},
 		"YAML":              {http.MethodGet, setsPath + "/pool", contentYAML, http.StatusOK, contentYAML},
 	} {

@@ -42,7 +42,7 @@ type membership struct {
 	// prefix begins the keys of all servers, and only those.
 	prefix string
 	// self is the name of this server, different for each start of it. It ends in what the server
-	// can do that others may have to know: see agentruntime.KnowsPoolTokens.
+	// can do that others may have to know: see serverID and agentruntime.KnowsPoolTokens.
 	self string
 	// changed is called with the names of all servers whenever they change.
 	changed func(self string, servers []string)
@@ -56,10 +56,10 @@ type membership struct {
 
 var _ reencryption.Servers = &membership{}
 
-func newMembership(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *membership {
+func newMembership(client *clientv3.Client, storagePrefix, mediaType string, changed func(self string, servers []string)) *membership {
 	return &membership{
 		client: client, prefix: path.Join("/", storagePrefix, storekeys.Servers) + "/",
-		self: agentruntime.ServerName(string(uuid.NewUUID())), changed: changed,
+		self: agentruntime.ServerName(serverID(string(uuid.NewUUID()), mediaType)), changed: changed,
 	}
 }
 

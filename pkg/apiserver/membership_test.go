@@ -11,6 +11,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -30,7 +31,7 @@ type member struct {
 func join(t *testing.T, client *clientv3.Client) *member {
 	t.Helper()
 	m := &member{lists: make(chan []string, 100)}
-	m.membership = newMembership(client, "/test", func(self string, servers []string) {
+	m.membership = newMembership(client, "/test", runtime.ContentTypeProtobuf, func(self string, servers []string) {
 		if self != m.self {
 			t.Errorf("told as %s, want %s", self, m.self)
 		}
@@ -176,7 +177,7 @@ func TestMembersSayTheLastThing(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := newMembership(client, "/test/"+name, func(string, []string) {})
+			m := newMembership(client, "/test/"+name, runtime.ContentTypeProtobuf, func(string, []string) {})
 			for _, step := range tc.before {
 				if err := step(m); err != nil {
 					t.Fatal(err)
@@ -203,7 +204,7 @@ func TestMembersSayTheLastThing(t *testing.T) {
 		})
 	}
 	t.Run("it comes into the list after it said something", func(t *testing.T) {
-		m := newMembership(client, "/test/late", func(string, []string) {})
+		m := newMembership(client, "/test/late", runtime.ContentTypeProtobuf, func(string, []string) {})
 		kv.loses = true
 		if err := enter(m); !errors.Is(err, errNoAnswer) {
 			t.Fatal(err)

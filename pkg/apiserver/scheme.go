@@ -8,11 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/install"
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
 )
 
@@ -26,17 +23,6 @@ var (
 	Codecs = serializer.NewCodecFactory(scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 )
-
-// NewStorageCodec returns the codec of objects in etcd. They are encoded in JSON, in the
-// version v1alpha1 of agents.kruise.io, and decoded from whatever the scheme knows. What could not
-// be decoded is not encoded.
-func NewStorageCodec() runtime.Codec {
-	stored, err := decoding.NewStoredDecoder(Codecs.UniversalDeserializer(), scheme, v1alpha1.SchemeGroupVersion,
-		&v1alpha1.Sandbox{}, &v1alpha1.SandboxClaim{}, &v1alpha1.SandboxSet{}, &v1alpha1.SandboxTemplate{})
-	utilruntime.Must(err) // the scheme has these types
-	encoder := decoding.NewStoredEncoder(Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion))
-	return runtime.NewCodec(encoder, Codecs.DecoderToVersion(stored, runtime.InternalGroupVersioner))
-}
 
 func init() {
 	install.Install(scheme)

@@ -5,11 +5,13 @@ package backup
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -54,14 +56,21 @@ func emptyPools(ctx context.Context, kv clientv3.KV, prefix string, read value.R
 	}
 }
 
+// decoder decodes objects as they are stored, in JSON or protobuf.
+var decoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+}()
+
 func decode(ctx context.Context, transformer value.Transformer, key string, data []byte) (*v1alpha1.Sandbox, error) {
 	plain, _, err := transformer.TransformFromStorage(ctx, data, value.DefaultContext(key))
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read with the encryption configuration of the backup: %w", key, err)
 	}
-	var sandbox v1alpha1.Sandbox
-	if err := json.Unmarshal(plain, &sandbox); err != nil {
+	sandbox := &v1alpha1.Sandbox{}
+	if err := runtime.DecodeInto(decoder, plain, sandbox); err != nil {
 		return nil, fmt.Errorf("%s is no sandbox: %w", key, err)
 	}
-	return &sandbox, nil
+	return sandbox, nil
 }

@@ -4,10 +4,22 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/store/format"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 	"github.com/sandlot-io/sandlot/pkg/testutil/replicas"
@@ -16,7 +28,7 @@ import (
 // TestTwoVersionsOnOneStore upgrades two servers from the previous release to this one, and
 // goes back, one server after the other, in the middle of a storm of claims of all forms.
 // Both versions are side by side on one etcd on the way up and on the way down. What holds
-// for one version holds for both together.
+// for one version holds for both together. Objects stay JSON, which the previous release reads.
 func TestTwoVersionsOnOneStore(t *testing.T) {
 	t.Parallel()
 	previous, err := program.BuildPrevious("sandlot-apiserver", "sandlot-controller-manager")
@@ -25,7 +37,7 @@ func TestTwoVersionsOnOneStore(t *testing.T) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	s := &upgrade{replicas: replicas.New(t, programs, "--sync-window=300ms")}
+	s := &upgrade{replicas: replicas.New(t, programs, "--sync-window=300ms", "--storage-media-type=application/json")}
 	for i := range s.servers {
 		s.servers[i] = s.replicas.StartOf(t, previous, s.replicas.Etcd[0])
 	}
@@ -61,6 +73,73 @@ func TestTwoVersionsOnOneStore(t *testing.T) {
 	s.roll(t, programs, 0)
 	checkPromises(t, s.servers[0].Client, s.storm)
 	t.Logf("%d claims answered, %d refused, %d calls failed", len(s.storm.Answers()), len(s.storm.Refusals()), len(s.storm.Failures()))
+}
+
+// TestBackFromProtobuf: the previous release refuses a store in which objects may be protobuf. When a server
+// of this version has stored all of them as JSON, as docs/versions.md says, it reads each of them.
+func TestBackFromProtobuf(t *testing.T) {
+	t.Parallel()
+	previous, err := program.BuildPrevious("sandlot-apiserver", "sandlot-controller-manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := replicas.New(t, programs)
+	server := r.Start(t, r.Etcd[0])
+	server.SetOf(t, server.Template(t, "default", "base"), "patched", `{"metadata":{"labels":{"a":"< & >"}}}`, 0)
+	server.Stock(t, server.Set(t, "default", "pool", 4), 0, 4)
+	if _, err := server.Client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("pool", 3), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := everything(t, server.Client)
+	server.Process.Stop(t)
+
+	refused, _ := r.Launch(t, previous, r.Etcd[0])
+	if code := refused.Wait(t); code == 0 || !strings.Contains(refused.Stderr.String(), "the store has format 2") {
+		t.Errorf("the previous release ended with %d: %s", code, refused.Stderr.String())
+	}
+
+	back := r.Start(t, r.Etcd[0], "--storage-media-type=application/json")
+	client, err := clientv3.New(clientv3.Config{Endpoints: r.Etcd, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		stored, _, err := format.Read(ctx, client, options.EtcdPrefix, "test")
+		if err == nil && stored.Format != format.Writes {
+			err = fmt.Errorf("the store has format %d", stored.Format)
+		}
+		return err
+	})
+	back.Process.Stop(t)
+	if diff := cmp.Diff(want, everything(t, r.StartOf(t, previous, r.Etcd[0]).Client)); diff != "" {
+		t.Errorf("the previous release reads (-before +after):\n%s", diff)
+	}
+}
+
+// everything returns the objects of all kinds, without their versions.
+func everything(t *testing.T, client versioned.Interface) []string {
+	t.Helper()
+	var all []string
+	for _, resource := range []string{"sandboxclaims", "sandboxes", "sandboxsets", "sandboxtemplates"} {
+		answer, err := client.AgentsV1alpha1().RESTClient().Get().AbsPath(groupPath, resource).Do(t.Context()).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list unstructured.UnstructuredList
+		if err := list.UnmarshalJSON(answer); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			list.Items[i].SetResourceVersion("")
+			text, err := list.Items[i].MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(text))
+		}
+	}
+	return all
 }
 
 // upgrade is two API servers on one etcd, with controllers, on their way from a version to

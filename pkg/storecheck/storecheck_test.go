@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
@@ -76,16 +78,40 @@ func told(report *storecheck.Report) []string {
 	return all
 }
 
-// TestStoreOfAServer: what a server leaves after a storm is well, all of it was read, and
-// what is done to its keys by hand is found.
-func TestStoreOfAServer(t *testing.T) {
-	t.Parallel()
-	etcd := stored(t)
+// allIsWell: all of a store was read, and nothing was found.
+func allIsWell(t *testing.T, etcd *clientv3.Client) {
+	t.Helper()
 	report := run(t, etcd, storecheck.Options{})
 	want := map[string]int{"sandboxclaims": served, "sandboxes": stock, "sandboxsets": 1}
 	if diff := cmp.Diff(want, report.Objects); diff != "" || len(report.Findings) > 0 || report.Keys < stock+served+2 || report.Revision == 0 {
 		t.Fatalf("%d keys at revision %d, findings %v, objects (-want +got):\n%s", report.Keys, report.Revision, told(report), diff)
 	}
+}
+
+// TestStoreInProtobuf: the same holds for objects in protobuf.
+func TestStoreInProtobuf(t *testing.T) {
+	t.Parallel()
+	etcd := stored(t)
+	allIsWell(t, etcd)
+	const claim = objects + "sandboxclaims/team/claim-00"
+	answer, err := etcd.Get(t.Context(), claim)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%v, %v", answer, err)
+	}
+	if _, err := etcd.Put(t.Context(), claim, string(answer.Kvs[0].Value[:100])); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(run(t, etcd, storecheck.Options{})); !slices.Contains(got, "Error Undecodable: "+claim) {
+		t.Errorf("half an object: %v", got)
+	}
+}
+
+// TestStoreOfAServer: what a server leaves after a storm is well, all of it was read, and
+// what is done to its keys by hand is found.
+func TestStoreOfAServer(t *testing.T) {
+	t.Parallel()
+	etcd := stored(t, testutil.WithOptions(func(o *options.Options) { o.Etcd.DefaultStorageMediaType = runtime.ContentTypeJSON }))
+	allIsWell(t, etcd)
 
 	get := func(key string) string {
 		t.Helper()

@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/store/format"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
@@ -104,10 +105,16 @@ func (s *Server) StockWith(t testing.TB, set *v1alpha1.SandboxSet, first, n int,
 		t.Fatalf("connecting to etcd: %v", err)
 	}
 	defer func() { _ = client.Close() }()
+	var stored apiserver.StorageFormat // as the server stores objects
+	if record, _, err := format.Read(t.Context(), client, options.EtcdPrefix, "test"); err != nil {
+		t.Fatal(err)
+	} else if record.Format >= format.Protobuf {
+		stored.UseProtobuf()
+	}
 	resource := etcdtxn.NewResource(&storagebackend.ConfigForResource{
 		Config: storagebackend.Config{
 			Prefix: options.EtcdPrefix,
-			Codec:  apiserver.NewStorageCodec(),
+			Codec:  stored.Codec(),
 		},
 		GroupResource: v1alpha1.Resource("sandboxes"),
 	}, v1alpha1.GroupName+"/sandboxes")

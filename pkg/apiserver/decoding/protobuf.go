@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -168,7 +167,8 @@ type wireCheck struct {
 	counted *int
 	// depth is how deep the message is nested in the JSON of the object.
 	depth int
-	// stored is for what the server writes itself: raw JSON may be absent.
+	// stored is for what the server writes itself. It is refused only if it could not be read again:
+	// what is stored with a value that requests may not have can be changed.
 	stored bool
 }
 
@@ -227,7 +227,7 @@ func (c *wireCheck) field(f occurrence, of *wireField) error {
 		return c.entry(f.payload, of)
 	case of.message != nil:
 		return c.message(f.payload, of.message)
-	case of.text && !utf8.Valid(f.payload):
+	case of.text && !c.isText(f.payload):
 		return errUTF8
 	case of.repeated && !of.text: // numbers in a row
 		c.count(len(f.payload))
@@ -245,7 +245,7 @@ func (c *wireCheck) entry(data []byte, of *wireField) error {
 		if f.number == 2 {
 			return c.field(f, &value)
 		}
-		if !utf8.Valid(f.payload) {
+		if !c.isText(f.payload) {
 			return errUTF8
 		}
 		return nil

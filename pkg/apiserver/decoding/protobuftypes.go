@@ -131,8 +131,12 @@ func rawMessage(of reflect.Type) *wireMessage {
 
 var errNoObject = errors.New("must be an object of JSON")
 
+// isText reports whether data may be text. JSON has all text as UTF-8, also that of the server itself
+// that is none.
+func (c *wireCheck) isText(data []byte) bool { return c.stored || utf8.Valid(data) }
+
 func (c *wireCheck) rawJSON(js []byte, of reflect.Type) error {
-	if !json.Valid(js) || !isObject(js) {
+	if !json.Valid(js) || !c.stored && !isObject(js) {
 		return errNoObject
 	}
 	if isDeeper(js, maxDepth-c.depth+1) {
@@ -141,7 +145,7 @@ func (c *wireCheck) rawJSON(js []byte, of reflect.Type) error {
 	if c.counted != nil {
 		c.count(countAll(js))
 	}
-	if !isSuspicious(js) {
+	if c.stored || !isSuspicious(js) {
 		return nil
 	}
 	if of != nil {
@@ -154,12 +158,12 @@ func (c *wireCheck) rawJSON(js []byte, of reflect.Type) error {
 	return checkNumbers(js)
 }
 
-func checkWireQuantity(_ *wireCheck, data []byte) error {
+func checkWireQuantity(c *wireCheck, data []byte) error {
 	return eachField(data, func(f occurrence) error {
-		if f.number != 1 {
+		if f.number != 1 || c.stored {
 			return nil
 		}
-		if !utf8.Valid(f.payload) {
+		if !c.isText(f.payload) {
 			return errUTF8
 		}
 		return v1alpha1.CheckQuantity(string(f.payload))
@@ -187,12 +191,12 @@ func checkWireTime(_ *wireCheck, data []byte) error {
 
 var errNanoseconds = errors.New("must have less than a second in nanoseconds")
 
-func checkIntOrString(_ *wireCheck, data []byte) error {
+func checkIntOrString(c *wireCheck, data []byte) error {
 	return eachField(data, func(f occurrence) error {
 		switch {
 		case f.number == 1 && f.value > uint64(intstr.String):
 			return errIntOrString
-		case f.number == 3 && !utf8.Valid(f.payload):
+		case f.number == 3 && !c.isText(f.payload):
 			return errUTF8
 		}
 		return nil

@@ -41,6 +41,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.WriteLimits = o.WriteLimits.Limits
 	cfg.ExtraConfig.ExemptWriters = exemptWriters(podnamespace.Get())
 	cfg.ExtraConfig.MaintainEtcd = o.Etcd.StorageConfig.CompactionInterval > 0
+	cfg.ExtraConfig.StorageFormat = o.format
+	cfg.ExtraConfig.StorageMediaType = o.Etcd.DefaultStorageMediaType
 	cfg.ExtraConfig.EmbeddedEtcd = o.EmbeddedEtcdDir != ""
 	var err error
 	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {

@@ -105,11 +105,15 @@ type Options struct {
 	KubeAPIBurst int
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
+
+	// format is the format in which the codec of Etcd encodes.
+	format *apiserver.StorageFormat
 }
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	storage := storagebackend.NewDefaultConfig(EtcdPrefix, apiserver.NewStorageCodec())
+	format := &apiserver.StorageFormat{}
+	storage := storagebackend.NewDefaultConfig(EtcdPrefix, format.Codec())
 	storage.EncodeVersioner = runtime.NewMultiGroupVersioner(v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
 
 	serving := genericoptions.NewSecureServingOptions()
@@ -144,7 +148,9 @@ func NewOptions() *Options {
 		AllowedLabelDomains: []string{validation.DefaultLabelDomain},
 		KubeAPIQPS:          kubeAPIQPS,
 		KubeAPIBurst:        kubeAPIBurst,
+		format:              format,
 	}
+	o.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	ownerrefs.AddTo(o.Admission)
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
@@ -160,6 +166,10 @@ func NewOptions() *Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.ServerRun.AddUniversalFlags(fs)
 	o.Etcd.AddFlags(fs)
+	fs.Lookup("storage-media-type").Usage = "" +
+		"Media type in which objects are stored: application/vnd.kubernetes.protobuf or application/json. Both can be read. " +
+		"Protobuf is written once all API servers of the store can read it. " +
+		"If all API servers are set to JSON, objects that are stored as protobuf are written again."
 	o.SecureServing.AddFlags(fs)
 	o.Authentication.AddFlags(fs)
 	o.Authorization.AddFlags(fs)
@@ -288,6 +298,9 @@ func (o *Options) validateEtcd() []error {
 		return []error{errors.New("one of --etcd-servers and --embedded-etcd-dir is required")}
 	}
 	var errs []error
+	if media := etcd.DefaultStorageMediaType; media != runtime.ContentTypeProtobuf && media != runtime.ContentTypeJSON {
+		errs = append(errs, fmt.Errorf("--storage-media-type must be %s or %s", runtime.ContentTypeProtobuf, runtime.ContentTypeJSON))
+	}
 	if len(etcd.EtcdServersOverrides) > 0 {
 		// A claim and its sandboxes are written in one transaction.
 		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all resources must be in one etcd"))

@@ -13,6 +13,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
@@ -57,13 +59,17 @@ func check(t *testing.T, etcd []string, want map[string]answers) {
 // downgrade. It reads the others.
 func TestFieldsOfALaterVersion(t *testing.T) {
 	t.Parallel()
-	release := newest(t)
-	etcd := restore(t, release+storeSuffix)
-	addFields(t, etcd)
-	s := testutil.Start(t, testutil.WithEtcd(etcd), at(options.EtcdPrefix, ""))
-	compare(t, readAnswers(t, release+answersSuffix)[options.EtcdPrefix], readAll(t, s), rewritten)
-	finish(t, s)
-	expect.Invariants(t, s.Client.AgentsV1alpha1(), states)
+	for name, release := range map[string]string{"newest": newest(t), "JSON": filepath.Join("testdata", "v0.1.0-json")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := restore(t, release+storeSuffix)
+			addFields(t, etcd)
+			s := testutil.Start(t, testutil.WithEtcd(etcd), at(options.EtcdPrefix, ""))
+			compare(t, readAnswers(t, release+answersSuffix)[options.EtcdPrefix], readAll(t, s), rewritten)
+			finish(t, s)
+			expect.Invariants(t, s.Client.AgentsV1alpha1(), states)
+		})
+	}
 }
 
 // addFields adds unknown fields to each object that is stored in plain text: beside the
@@ -80,23 +86,7 @@ func addFields(t *testing.T, etcd []string) {
 		t.Fatal(err)
 	}
 	for _, kv := range stored.Kvs {
-		var object map[string]any
-		decoder := json.NewDecoder(bytes.NewReader(kv.Value))
-		decoder.UseNumber()
-		if err := decoder.Decode(&object); err != nil {
-			t.Fatalf("%s: %v", kv.Key, err)
-		}
-		later := map[string]any{"and": []any{"more", 1}}
-		object["later"] = later
-		for _, part := range []string{"spec", "status"} {
-			if fields, ok := object[part].(map[string]any); ok {
-				fields["later"] = later
-			}
-		}
-		content, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := withFields(t, kv.Value)
 		if _, err := client.Put(t.Context(), string(kv.Key), string(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -104,4 +94,49 @@ func addFields(t *testing.T, etcd []string) {
 	if len(stored.Kvs) == 0 {
 		t.Fatal("the store has no objects")
 	}
+}
+
+// withFields adds unknown fields to an object, in the format in which it is stored.
+func withFields(t *testing.T, stored []byte) []byte {
+	t.Helper()
+	if message, ok := bytes.CutPrefix(stored, []byte("k8s\x00")); ok {
+		return append([]byte("k8s\x00"), withFieldsOfProtobuf(t, message)...)
+	}
+	var object map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(stored))
+	decoder.UseNumber()
+	if err := decoder.Decode(&object); err != nil {
+		t.Fatalf("%.100q: %v", stored, err)
+	}
+	later := map[string]any{"and": []any{"more", 1}}
+	object["later"] = later
+	for _, part := range []string{"spec", "status"} {
+		if fields, ok := object[part].(map[string]any); ok {
+			fields["later"] = later
+		}
+	}
+	content, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func withFieldsOfProtobuf(t *testing.T, message []byte) []byte {
+	t.Helper()
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal(message); err != nil {
+		t.Fatal(err)
+	}
+	later := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "later")
+	unknown.Raw = append(unknown.Raw, later...)
+	const spec, status = 2, 3 // a second message of a field is merged with the first
+	for _, part := range []protowire.Number{spec, status} {
+		unknown.Raw = protowire.AppendBytes(protowire.AppendTag(unknown.Raw, part, protowire.BytesType), later)
+	}
+	content, err := unknown.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }

@@ -9,6 +9,9 @@
 // reads the new format and goes on to write the old one (Reads alone rises), the next one
 // writes it (Writes follows). So two neighbouring versions always share a store, and going
 // back by one always works.
+//
+// Protobuf is an exception. The version that reads it writes it too, once all servers of the store
+// read it, and the format falls again when no object is stored in it any more.
 package format
 
 import (
@@ -23,9 +26,11 @@ import (
 
 const (
 	// Reads is the newest format that this version reads. It reads all before.
-	Reads = 1
+	Reads = 2
 	// Writes is the format that this version writes: Reads, or one less.
 	Writes = 1
+	// Protobuf is the format of a store in which objects may be stored as protobuf.
+	Protobuf = 2
 )
 
 // Name is the name of the key in etcd, below the prefix of the store.
@@ -62,8 +67,20 @@ func (e *TooNewError) Error() string {
 // Check returns a *TooNewError if the store under a prefix in etcd has a format that this
 // version does not read. It writes nothing.
 func Check(ctx context.Context, kv clientv3.KV, storagePrefix, version string) error {
-	_, _, err := read(ctx, kv, Key(storagePrefix), version)
+	_, _, err := Read(ctx, kv, storagePrefix, version)
 	return err
+}
+
+// Read returns what the store under a prefix in etcd says, and the revision of etcd that wrote it, 0 if
+// it says nothing. It returns a *TooNewError if this version does not read the format.
+func Read(ctx context.Context, kv clientv3.KV, storagePrefix, version string) (Record, int64, error) {
+	return read(ctx, kv, Key(storagePrefix), version)
+}
+
+// Write replaces what the store under a prefix in etcd says, if that is still of a revision. It
+// reports whether it was.
+func Write(ctx context.Context, kv clientv3.KV, storagePrefix string, record Record, revision int64) (bool, error) {
+	return write(ctx, kv, Key(storagePrefix), record, revision)
 }
 
 // read returns the record under a key and the revision of etcd that wrote it, 0 if there is
@@ -89,35 +106,50 @@ func read(ctx context.Context, kv clientv3.KV, key, version string) (Record, int
 // timeout bounds the check when a server starts.
 const timeout = 20 * time.Second
 
-// Ensure notes in the store under a prefix in etcd that this version writes to it. It
-// returns a *TooNewError, and writes nothing, if the store has a format that this version
-// does not read.
-func Ensure(ctx context.Context, kv clientv3.KV, storagePrefix, version string) error {
+// Ensure notes in the store under a prefix in etcd that this version writes to it, and returns the
+// format of the store. That of a store in which there is nothing is inNew, or else Writes. Ensure
+// returns a *TooNewError, and writes nothing, if the store has a format that this version does not
+// read.
+func Ensure(ctx context.Context, kv clientv3.KV, storagePrefix, version string, inNew int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return ensure(ctx, kv, Key(storagePrefix), Record{Format: Writes, Version: version})
+	return ensure(ctx, kv, storagePrefix, Record{Format: Writes, Version: version}, inNew)
 }
 
-func ensure(ctx context.Context, kv clientv3.KV, key string, ours Record) error {
-	content, err := json.Marshal(ours)
-	if err != nil {
-		return fmt.Errorf("encoding the format of the store: %w", err)
-	}
+func ensure(ctx context.Context, kv clientv3.KV, storagePrefix string, ours Record, inNew int) (int, error) {
+	key := Key(storagePrefix)
 	for {
 		stored, revision, err := read(ctx, kv, key, ours.Version)
 		if err != nil || revision > 0 && stored.Format >= ours.Format {
-			return err
+			return stored.Format, err
+		}
+		if revision == 0 {
+			all, err := kv.Get(ctx, path.Join("/", storagePrefix)+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				return 0, fmt.Errorf("counting the keys below %s: %w", storagePrefix, err)
+			}
+			if all.Count == 0 {
+				ours.Format = max(ours.Format, inNew)
+			}
 		}
 		// Another server that starts may have come first: then its word is read.
-		written, err := kv.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
-			Then(clientv3.OpPut(key, string(content))).
-			Commit()
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", key, err)
-		}
-		if written.Succeeded {
-			return nil
+		if written, err := write(ctx, kv, key, ours, revision); err != nil || written {
+			return ours.Format, err
 		}
 	}
+}
+
+func write(ctx context.Context, kv clientv3.KV, key string, record Record, revision int64) (bool, error) {
+	content, err := json.Marshal(record)
+	if err != nil {
+		return false, fmt.Errorf("encoding the format of the store: %w", err)
+	}
+	written, err := kv.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+		Then(clientv3.OpPut(key, string(content))).
+		Commit()
+	if err != nil {
+		return false, fmt.Errorf("writing %s: %w", key, err)
+	}
+	return written.Succeeded, nil
 }

@@ -84,7 +84,7 @@ func TestEnsure(t *testing.T) {
 				}
 			}
 			checked := Check(t.Context(), client, prefix, "v2")
-			err := Ensure(t.Context(), client, prefix, "v2")
+			_, err := Ensure(t.Context(), client, prefix, "v2", Writes)
 			if fmt.Sprint(checked) != fmt.Sprint(err) {
 				t.Errorf("to check says %v, to start %v", checked, err)
 			}
@@ -115,7 +115,8 @@ func TestFormatOnlyRises(t *testing.T) {
 	var starts errgroup.Group
 	for i := range servers {
 		starts.Go(func() error {
-			return ensure(t.Context(), client, Key(prefix), Record{Format: Reads - i%3, Version: fmt.Sprint("v", i)})
+			_, err := ensure(t.Context(), client, prefix, Record{Format: Reads - i%3, Version: fmt.Sprint("v", i)}, 0)
+			return err
 		})
 	}
 	if err := starts.Wait(); err != nil {
@@ -127,6 +128,44 @@ func TestFormatOnlyRises(t *testing.T) {
 	}
 	if stored.Format != Reads {
 		t.Errorf("%+v is stored, want format %d", stored, Reads)
+	}
+}
+
+// TestNewStore: a store in which there is nothing has the format that a server wants for it, and one that
+// a version of before the key has filled does not.
+func TestNewStore(t *testing.T) {
+	client := newClient(t)
+	if _, err := client.Put(t.Context(), "/old/agents.kruise.io/sandboxes/ns/a", "{}"); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string]int{"/new": Protobuf, "/old": Writes, "/ol": Protobuf} {
+		for range 2 { // at the next start, too
+			got, err := Ensure(t.Context(), client, prefix, "v2", Protobuf)
+			if err != nil || got != want {
+				t.Errorf("%s has format %d, %v, want %d", prefix, got, err, want)
+			}
+		}
+	}
+}
+
+// TestWrite: the format changes only if no other server has changed it meanwhile.
+func TestWrite(t *testing.T) {
+	client := newClient(t)
+	if _, err := Ensure(t.Context(), client, "/store", "v2", Writes); err != nil {
+		t.Fatal(err)
+	}
+	_, revision, err := Read(t.Context(), client, "/store", "v2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false} {
+		written, err := Write(t.Context(), client, "/store", Record{Format: Protobuf, Version: fmt.Sprint("v", i)}, revision)
+		if err != nil || written != want {
+			t.Errorf("written: %t, %v, want %t", written, err, want)
+		}
+	}
+	if stored, _, err := Read(t.Context(), client, "/store", "v2"); err != nil || stored != (Record{Protobuf, "v0"}) {
+		t.Errorf("got %+v, %v", stored, err)
 	}
 }
 
@@ -143,7 +182,8 @@ func TestTooNewError(t *testing.T) {
 	if _, err := client.Put(t.Context(), Key("/store"), `{"format":7,"version":"v0.9.0"}`); err != nil {
 		t.Fatal(err)
 	}
-	tooNew, ok := errors.AsType[*TooNewError](Ensure(t.Context(), client, "/store", "v0.2.0"))
+	_, err := Ensure(t.Context(), client, "/store", "v0.2.0", Protobuf)
+	tooNew, ok := errors.AsType[*TooNewError](err)
 	if !ok {
 		t.Fatal("not refused as too new")
 	}

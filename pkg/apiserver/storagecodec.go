@@ -1,0 +1,69 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"io"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+)
+
+// StorageFormat is the format in which a server writes objects to etcd: JSON, until UseProtobuf is
+// called. The zero value is ready to use.
+type StorageFormat struct{ protobuf atomic.Bool }
+
+// UseProtobuf lets the server write protobuf from now on.
+func (f *StorageFormat) UseProtobuf() { f.protobuf.Store(true) }
+
+// IsProtobuf reports whether the server writes protobuf.
+func (f *StorageFormat) IsProtobuf() bool { return f.protobuf.Load() }
+
+// Codec returns the codec of objects in etcd. They are encoded in the version v1alpha1 of
+// agents.kruise.io, and decoded from whatever the scheme knows, in JSON and in protobuf. What could not
+// be decoded is not encoded.
+func (f *StorageFormat) Codec() runtime.Codec {
+	stored, err := decoding.NewStoredDecoder(Codecs.UniversalDeserializer(), scheme, v1alpha1.SchemeGroupVersion,
+		&v1alpha1.Sandbox{}, &v1alpha1.SandboxClaim{}, &v1alpha1.SandboxSet{}, &v1alpha1.SandboxTemplate{})
+	utilruntime.Must(err) // the scheme has these types
+	info, _ := runtime.SerializerInfoForMediaType(Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	encoder := storageEncoder{
+		format:   f,
+		json:     decoding.NewStoredEncoder(Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		protobuf: decoding.NewStoredProtobufEncoder(Codecs.EncoderForVersion(info.Serializer, v1alpha1.SchemeGroupVersion)),
+	}
+	return runtime.NewCodec(encoder, Codecs.DecoderToVersion(stored, runtime.InternalGroupVersioner))
+}
+
+// NewStorageCodec returns the codec of a server that writes protobuf.
+func NewStorageCodec() runtime.Codec {
+	var format StorageFormat
+	format.UseProtobuf()
+	return format.Codec()
+}
+
+// storageEncoder encodes in the format of the server.
+type storageEncoder struct {
+	format         *StorageFormat
+	json, protobuf runtime.Encoder
+}
+
+func (e storageEncoder) current() runtime.Encoder {
+	if e.format.IsProtobuf() {
+		return e.protobuf
+	}
+	return e.json
+}
+
+// Encode implements runtime.Encoder.
+func (e storageEncoder) Encode(obj runtime.Object, w io.Writer) error {
+	return e.current().Encode(obj, w)
+}
+
+// Identifier implements runtime.Encoder.
+func (e storageEncoder) Identifier() runtime.Identifier { return e.current().Identifier() }

@@ -1,0 +1,200 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/store/format"
+	"github.com/sandlot-io/sandlot/pkg/store/reencryption"
+	"github.com/sandlot-io/sandlot/pkg/version"
+)
+
+const (
+	// formatInterval is how often a server looks whether the format of the store is to change.
+	formatInterval = 5 * time.Second
+	// formatSettle is for how long all servers have to agree before it does. A server that has read
+	// the format of the store at its start is in the list of servers within that time.
+	formatSettle = 30 * time.Second
+)
+
+// The names of servers have one of these parts, by what they are to write. Those of versions that do
+// not read protobuf have neither.
+const (
+	writesJSON     = "json"
+	writesProtobuf = "protobuf"
+)
+
+// serverID returns a part of the name of a server that is to store objects in a media type.
+func serverID(id, mediaType string) string {
+	if mediaType == runtime.ContentTypeProtobuf {
+		return id + "." + writesProtobuf
+	}
+	return id + "." + writesJSON
+}
+
+// formatKeeper lets this server store objects in the format that it is to: in protobuf, once all servers
+// of the store read that, or in JSON. When all servers are to store JSON, the first of them writes what
+// is stored in protobuf again, so that earlier versions can read it.
+//
+// Servers of earlier versions end at their start if the format of the store is format.Protobuf. So it
+// rises before the first object is stored in protobuf, and falls after the last was rewritten.
+type formatKeeper struct {
+	format *StorageFormat
+	// mediaType is that in which objects are to be stored.
+	mediaType string
+	etcd      *etcdConnection
+	servers   reencryption.Servers
+	clock     clock.WithTicker
+	// toJSON writes all objects again that are stored in protobuf.
+	toJSON func(context.Context) (int, error)
+	// agreedAt is since when all servers agree; zero if they do not. What the store says was written
+	// at revision before that, so that all servers that came later have read it.
+	agreedAt time.Time
+	revision int64
+}
+
+// ensureFormat lets a server write protobuf from its start in a store that has, or may have, objects in
+// protobuf already, or has nothing. It returns an error if this version cannot read the store.
+func ensureFormat(ctx context.Context, kv clientv3.KV, storagePrefix string, extra *ExtraConfig) error {
+	inNew := format.Writes
+	if extra.StorageMediaType == runtime.ContentTypeProtobuf {
+		inNew = format.Protobuf
+	}
+	stored, err := format.Ensure(ctx, kv, storagePrefix, version.Get(), inNew)
+	if err == nil && stored >= format.Protobuf && inNew == format.Protobuf {
+		extra.StorageFormat.UseProtobuf()
+	}
+	return err
+}
+
+// run works until ctx is done.
+func (k *formatKeeper) run(ctx context.Context) {
+	ticker := k.clock.NewTicker(formatInterval)
+	defer ticker.Stop()
+	for {
+		if err := k.look(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to change the format of the store, retrying")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// look does what there is to do.
+func (k *formatKeeper) look(ctx context.Context) error {
+	stored, revision, err := format.Read(ctx, k.etcd, k.etcd.prefix, version.Get())
+	if err != nil {
+		return err
+	}
+	if revision != k.revision {
+		k.revision, k.agreedAt = revision, time.Time{}
+	}
+	if k.mediaType == runtime.ContentTypeProtobuf {
+		return k.raise(ctx, stored.Format, revision)
+	}
+	if stored.Format < format.Protobuf {
+		return nil
+	}
+	return k.lower(ctx, revision)
+}
+
+// raise lets this server write protobuf, if it is time.
+func (k *formatKeeper) raise(ctx context.Context, stored int, revision int64) error {
+	isRaised := stored >= format.Protobuf
+	if k.format.IsProtobuf() {
+		if isRaised {
+			return nil
+		}
+		return k.write(ctx, format.Protobuf, revision) // another server lowered it before it saw this one
+	}
+	agree, err := k.agree(ctx, writesJSON, writesProtobuf)
+	if err != nil || !agree {
+		return err
+	}
+	if !isRaised {
+		return k.write(ctx, format.Protobuf, revision)
+	}
+	k.format.UseProtobuf()
+	klog.FromContext(ctx).Info("Storing objects as protobuf, because all API servers read that")
+	return nil
+}
+
+// lower rewrites all objects as JSON, if this server is the one to do it and it is time.
+func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
+	agree, err := k.agree(ctx, writesJSON)
+	if err != nil || !agree {
+		return err
+	}
+	said, self, err := k.servers.Said(ctx)
+	if err != nil {
+		return err
+	}
+	for name := range said {
+		if name < self {
+			return nil
+		}
+	}
+	log := klog.FromContext(ctx)
+	log.Info("Storing all objects as JSON")
+	rewritten, err := k.toJSON(ctx)
+	if err != nil {
+		k.agreedAt = k.clock.Now()
+		return fmt.Errorf("storing all objects as JSON: %w", err)
+	}
+	if agree, err := k.agree(ctx, writesJSON); err != nil || !agree {
+		return errors.Join(errFormatChanged, err)
+	}
+	if err := k.write(ctx, format.Writes, revision); err != nil {
+		return err
+	}
+	log.Info("All objects are stored as JSON, which earlier versions read", "rewritten", rewritten)
+	return nil
+}
+
+var errFormatChanged = errors.New("an API server came meanwhile that is to store protobuf")
+
+// write writes down the format of the store.
+func (k *formatKeeper) write(ctx context.Context, to int, revision int64) error {
+	written, err := format.Write(ctx, k.etcd, k.etcd.prefix, format.Record{Format: to, Version: version.Get()}, revision)
+	if err == nil && !written {
+		return errors.New("another API server has changed the format of the store")
+	}
+	return err
+}
+
+// agree reports whether all servers have been for a while of those that are to write one of these.
+func (k *formatKeeper) agree(ctx context.Context, forms ...string) (bool, error) {
+	said, self, err := k.servers.Said(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, agree := said[self]
+	for name := range said {
+		agree = agree && slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return slices.Contains(forms, part) })
+	}
+	now := k.clock.Now()
+	if !agree {
+		k.agreedAt = time.Time{}
+		return false, nil
+	}
+	if k.agreedAt.IsZero() {
+		k.agreedAt = now
+	}
+	return !now.Before(k.agreedAt.Add(formatSettle)), nil
+}
