@@ -4,18 +4,20 @@
 package manager
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -81,33 +83,41 @@ func TestMetricsKeepToTheirLimit(t *testing.T) {
 // TestCreatesAreNotRepeated: a create that exceeds a write limit holds no worker, and its error says
 // when to try again. Creates that are rejected for other reasons are repeated.
 func TestCreatesAreNotRepeated(t *testing.T) {
-	rejection := func(causes ...metav1.StatusCause) string {
+	rejection := func(mediaType string, causes ...metav1.StatusCause) string {
 		status := apierrors.NewTooManyRequests("come again", 7).Status()
 		status.TypeMeta, status.Details.Causes = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, causes
-		text, err := json.Marshal(status)
+		info, _ := runtime.SerializerInfoForMediaType(clientscheme.Codecs.SupportedMediaTypes(), mediaType)
+		text, err := runtime.Encode(info.Serializer, &status)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(text)
 	}
-	limited := rejection(metav1.StatusCause{Type: v1alpha1.CauseWriteLimit})
+	const inJSON, inProtobuf = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
+	limit := metav1.StatusCause{Type: v1alpha1.CauseWriteLimit}
 	for name, test := range map[string]struct {
-		answer string
-		want   int32
+		mediaType, answer string
+		want              int32
 	}{
-		"write limit":           {limited, 1},
-		"overload":              {rejection(), 2},
-		"another cause":         {rejection(metav1.StatusCause{Type: v1alpha1.CauseShortage}), 2},
-		"priority and fairness": {"Too many requests, please try again later.\n", 2},
+		"write limit":             {inJSON, rejection(inJSON, limit), 1},
+		"write limit in protobuf": {inProtobuf, rejection(inProtobuf, limit), 1},
+		"overload":                {inJSON, rejection(inJSON), 2},
+		"overload in protobuf":    {inProtobuf, rejection(inProtobuf), 2},
+		"another cause":           {inJSON, rejection(inJSON, metav1.StatusCause{Type: v1alpha1.CauseShortage}), 2},
+		"priority and fairness":   {inJSON, "Too many requests, please try again later.\n", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
-			cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
+			cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if accept := req.Header.Get("Accept"); !strings.HasPrefix(accept, inProtobuf+",") || !strings.HasPrefix(req.Header.Get("Content-Type"), inJSON) {
+					t.Errorf("a create accepts %s, and is sent as %s", accept, req.Header.Get("Content-Type"))
+				}
+				w.Header().Set("Content-Type", inJSON)
 				if requests.Add(1)%2 == 0 { // the second for an object
-					_, _ = io.WriteString(w, "{}")
+					_, _ = io.WriteString(w, "{}") // as an API server of an earlier version, which has no protobuf
 					return
 				}
+				w.Header().Set("Content-Type", test.mediaType)
 				w.Header().Set("Retry-After", "0")
 				w.WriteHeader(http.StatusTooManyRequests)
 				_, _ = io.WriteString(w, test.answer)

@@ -108,6 +108,9 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 func clientConfig(cfg *rest.Config, o Options) *rest.Config {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "sandlot-controller-manager")
 	cfg = unlimited(cfg)
+	// What they send of our kinds is JSON all the same: an API server of an earlier version, which there
+	// may be while an install is upgraded, takes nothing else.
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if o.KubeAPIQPS > 0 {
 		// One for all clients that are made from this: each kind of objects has its own.
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.KubeAPIQPS, o.KubeAPIBurst)

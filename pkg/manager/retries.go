@@ -5,12 +5,12 @@ package manager
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -41,9 +41,15 @@ func exceedsWriteLimit(resp *http.Response) bool {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(read), body), body}
-	var status metav1.Status
-	return err == nil && json.Unmarshal(read, &status) == nil &&
-		apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, v1alpha1.CauseWriteLimit)
+	if err != nil {
+		return false
+	}
+	answer, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(read, nil, nil) // JSON or protobuf
+	if err != nil {
+		return false
+	}
+	status, ok := answer.(*metav1.Status)
+	return ok && apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: *status}, v1alpha1.CauseWriteLimit)
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper.

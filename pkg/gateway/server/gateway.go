@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -62,6 +63,9 @@ type Gateway struct {
 // New returns a gateway. Nothing runs yet.
 func New(c Config) (*Gateway, error) {
 	registerMetrics()
+	// Requests are JSON, which an API server of an earlier version takes alone.
+	c.RESTConfig = rest.CopyConfig(c.RESTConfig)
+	c.RESTConfig.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	// No client-side limit: routes.Table limits the reads for each team.
 	unlimited := rest.CopyConfig(c.RESTConfig)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
