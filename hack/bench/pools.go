@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 )
 
@@ -150,6 +152,14 @@ func copyStored(ctx context.Context, client *clientv3.Client, n int, keys []stri
 		}
 		models = append(models, stored.Kvs[0])
 	}
+	inJSON, inProtobuf := new(apiserver.StorageFormat).Codec(), apiserver.NewStorageCodec()
+	copied := func(replace *strings.Replacer, model []byte) string {
+		if !decoding.IsProtobuf(model) {
+			return replace.Replace(string(model))
+		}
+		text := got(runtime.Encode(inJSON, got(runtime.Decode(inJSON, model))))
+		return string(got(runtime.Encode(inProtobuf, got(runtime.Decode(inJSON, []byte(replace.Replace(string(text))))))))
+	}
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(fillWriters)
 	for first := 1; first < n; first += fillTxn {
@@ -158,7 +168,7 @@ func copyStored(ctx context.Context, client *clientv3.Client, n int, keys []stri
 			for i := first; i < min(first+fillTxn, n); i++ {
 				replace := strings.NewReplacer(names(i)...)
 				for _, model := range models {
-					puts = append(puts, clientv3.OpPut(replace.Replace(string(model.Key)), replace.Replace(string(model.Value))))
+					puts = append(puts, clientv3.OpPut(replace.Replace(string(model.Key)), copied(replace, model.Value)))
 				}
 			}
 			_, err := client.Txn(ctx).Then(puts...).Commit()
