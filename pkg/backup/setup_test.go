@@ -17,11 +17,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
@@ -85,6 +87,9 @@ func (s *store) put(t *testing.T, name, owner string) {
 		sandbox.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.ExtensionsGroup + "/v1beta1", Kind: owner, Name: "pool", UID: "1", Controller: new(true)}}
 	}
 	plain, err := json.Marshal(sandbox)
+	if name[len(name)-1]%2 == 0 { // or as an earlier version has stored it
+		plain, err = runtime.Encode(apiserver.NewStorageCodec(), sandbox)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func TestReleaseLosesARace(t *testing.T) {
 			return fmt.Errorf("reading %s: %d keys, %w", key, len(stored.Kvs), err)
 		}
 		owner := []byte(sb.Annotations[v1alpha1.AnnotationOwner])
-		_, err = client.Put(ctx, key, string(bytes.ReplaceAll(stored.Kvs[0].Value, owner, []byte("another"))))
+		_, err = client.Put(ctx, key, string(bytes.ReplaceAll(stored.Kvs[0].Value, owner, bytes.Repeat([]byte("x"), len(owner)))))
 		return err
 	})
 	if got := released(t, s); !slices.Equal(got, names[1:]) || !moved {
