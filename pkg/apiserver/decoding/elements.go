@@ -98,9 +98,11 @@ func countElements(js []byte) (elements, bool) {
 func countAll(js []byte) int {
 	c := elementCounter{Decoder: newJSONDecoder(js), inner: true}
 	c.counted = &c.n.object
-	for c.next() == nil {
+	for {
+		if c.next() != nil { // the end
+			return c.n.object
+		}
 	}
-	return c.n.object
 }
 
 // elementCounter counts the elements of a JSON text while it is read.

@@ -259,7 +259,7 @@ func within(data []byte, at occurrence, of *wireField, err error) error {
 	}
 	inner, ok := errors.AsType[*wireError](err)
 	if !ok {
-		inner = &wireError{err: fmt.Errorf("Invalid value: %w", err)}
+		inner = &wireError{detail: "Invalid value: " + err.Error()}
 	}
 	name := of.name
 	switch {
@@ -285,17 +285,11 @@ func within(data []byte, at occurrence, of *wireField, err error) error {
 	if inner.path != "" {
 		name += "." + inner.path
 	}
-	return &wireError{name, inner.err}
+	return &wireError{name, inner.detail}
 }
 
-// wireError is an error of a field.
-type wireError struct {
-	path string
-	err  error
-}
+// wireError is an error of a field, as field.Error writes it.
+type wireError struct{ path, detail string }
 
 // Error implements error.
-func (e *wireError) Error() string { return fmt.Sprintf("%s: %v", e.path, e.err) }
-
-// Unwrap lets errors.Is find the cause.
-func (e *wireError) Unwrap() error { return e.err }
+func (e *wireError) Error() string { return e.path + ": " + e.detail }

@@ -152,7 +152,7 @@ func (c *wireCheck) rawJSON(js []byte, of reflect.Type) error {
 		decoder := json.NewDecoder(bytes.NewReader(js))
 		decoder.UseNumber()
 		if bad := badValue(decoder, of, nil); bad != nil {
-			return &wireError{bad.Field, errors.New(bad.ErrorBody())}
+			return &wireError{bad.Field, bad.ErrorBody()}
 		}
 	}
 	return checkNumbers(js)
