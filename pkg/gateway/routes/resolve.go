@@ -63,7 +63,7 @@ func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (sandbo
 	}
 	release, err := t.reads.Wait(ctx, target.Namespace)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%w: too many sandboxes of %s are read at a time: %w", ErrUnavailable, target.Namespace, err)
+		return sandboxproxy.Address{}, fmt.Errorf("%w: too many sandboxes of %s are read at a time: %w", ErrUnavailable, target.Namespace, err)
 	}
 	defer release()
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
