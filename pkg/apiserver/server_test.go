@@ -5,6 +5,7 @@ package apiserver_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -45,6 +48,28 @@ func TestServer(t *testing.T) {
 	t.Run("too large", func(t *testing.T) { testTooLarge(t, c) })
 	t.Run("documents", func(t *testing.T) { testDocuments(t, c) })
 	t.Run("anonymous", func(t *testing.T) { testAnonymous(t, c) })
+	t.Run("own client", func(t *testing.T) { testOwnClient(t, c) })
+}
+
+// testOwnClient: the server makes a certificate for the client in its process, at little cost.
+func testOwnClient(t *testing.T, c *conn) {
+	config := c.server.APIServer.LoopbackClientConfig()
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.AgentsV1alpha1().SandboxSets("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	certs, err := cert.ParseCertsPEM(config.CAData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range certs {
+		if _, ok := made.PublicKey.(*ecdsa.PublicKey); !ok {
+			t.Errorf("the certificate has a %T", made.PublicKey)
+		}
+	}
 }
 
 func testBadInput(t *testing.T, c *conn) {

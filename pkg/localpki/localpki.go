@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,6 +71,23 @@ func Ensure(dir string, hosts []string, clock clock.PassiveClock) (*PKI, error) 
 		return nil, err
 	}
 	return &PKI{CA: ca.CA(), Serving: serving, Admin: admin}, nil
+}
+
+// SelfSigned returns a certificate for a host that a program shows to itself. It is kept nowhere,
+// and outlives the program.
+func SelfSigned(host string, clock clock.PassiveClock) (KeyPair, error) {
+	now := clock.Now()
+	made, err := store{now: now}.issue(nil, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: host},
+		DNSNames:    []string{host},
+		NotAfter:    now.Add(caLifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("making the certificate of %s: %w", host, err)
+	}
+	return made.pem, nil
 }
 
 type pair struct {

@@ -5,6 +5,7 @@ package localpki
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"os"
@@ -145,6 +146,24 @@ func TestWriteKubeconfigRefusesWhatItCannotRead(t *testing.T) {
 	}
 	if err := pki.WriteKubeconfig(path, "https://127.0.0.1:1"); err == nil {
 		t.Error("a file that is no kubeconfig was overwritten")
+	}
+}
+
+func TestSelfSigned(t *testing.T) {
+	made, err := SelfSigned("a.example", testclock.NewFakePassiveClock(start))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, roots := leaf(t, made), x509.NewCertPool()
+	roots.AddCert(cert)
+	if _, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok {
+		t.Errorf("the key is a %T", cert.PublicKey)
+	}
+	for host, want := range map[string]bool{"a.example": true, "b.example": false} {
+		opts := x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: start.Add(9 * 365 * 24 * time.Hour)}
+		if _, err := cert.Verify(opts); (err == nil) != want {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
 }
 

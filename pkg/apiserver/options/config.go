@@ -6,13 +6,18 @@ package options
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/component-base/compatibility"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/localpki"
 	"github.com/sandlot-io/sandlot/pkg/podnamespace"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
@@ -61,7 +66,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 func (o *Options) apply(cfg *genericapiserver.RecommendedConfig) error {
 	steps := []func() error{
 		func() error { return o.applyRun(cfg) },
-		func() error { return o.SecureServing.ApplyToConfig(&cfg.Config) },
+		func() error { return o.applyServing(&cfg.Config) },
 		func() error { return o.Traces.ApplyTo(nil, &cfg.Config) },
 		func() error { return o.applyEtcd(cfg) },
 		func() error { return o.Audit.ApplyTo(&cfg.Config) },
@@ -86,6 +91,27 @@ func (o *Options) applyRun(cfg *genericapiserver.RecommendedConfig) error {
 	}
 	cfg.EffectiveVersion = namedVersion{cfg.EffectiveVersion}
 	return nil
+}
+
+// applyServing lets the server serve, also to its own client. SecureServingOptionsWithLoopback would
+// do the same, but makes two RSA keys for that client, which take most of the processor time of a
+// start.
+func (o *Options) applyServing(cfg *genericapiserver.Config) error {
+	if err := o.SecureServing.ApplyTo(&cfg.SecureServing); err != nil {
+		return err
+	}
+	made, err := localpki.SelfSigned(genericapiserver.LoopbackClientServerNameOverride, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	pair, err := dynamiccertificates.NewStaticSNICertKeyContent("self-signed loopback", made.Cert, made.Key, genericapiserver.LoopbackClientServerNameOverride)
+	if err != nil {
+		return err
+	}
+	// The first of a name is the one that counts.
+	cfg.SecureServing.SNICerts = slices.Insert(cfg.SecureServing.SNICerts, 0, pair)
+	cfg.LoopbackClientConfig, err = cfg.SecureServing.NewLoopbackClientConfig(string(uuid.NewUUID()), made.Cert)
+	return err
 }
 
 // namedVersion says in /version which Kubernetes this API server is like, and

@@ -62,7 +62,7 @@ const (
 type Options struct {
 	ServerRun      *genericoptions.ServerRunOptions
 	Etcd           *genericoptions.EtcdOptions
-	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	SecureServing  *genericoptions.SecureServingOptions
 	Authentication *genericoptions.DelegatingAuthenticationOptions
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Audit          *genericoptions.AuditOptions
@@ -134,7 +134,7 @@ func NewOptions() *Options {
 	o := &Options{
 		ServerRun:           run,
 		Etcd:                genericoptions.NewEtcdOptions(storage),
-		SecureServing:       serving.WithLoopback(),
+		SecureServing:       serving,
 		Authentication:      genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:       genericoptions.NewDelegatingAuthorizationOptions(),
 		Audit:               genericoptions.NewAuditOptions(),
