@@ -14,9 +14,11 @@ import (
 	"slices"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
@@ -149,6 +151,18 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 		return nil, err
 	}
 	serveMetrics(server)
+	connection, err := rest.TransportFor(server.LoopbackClientConfig())
+	if err != nil {
+		return nil, fmt.Errorf("client of the server: %w", err)
+	}
+	// A server that stops gives idle connections a second, those of the parts above it too.
+	err = server.GenericAPIServer.AddPreShutdownHook("idle-connections", func() error {
+		utilnet.CloseIdleConnectionsFor(connection)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	s.start("API server", server.Run)
 	return server, nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -90,11 +91,27 @@ func Start(t testing.TB, opts ...Option) *Server {
 		t.Fatalf("building the API server: %v", err)
 	}
 
+	config := &rest.Config{
+		Host:            server.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: pki.CA, CertData: pki.Admin.Cert, KeyData: pki.Admin.Key},
+		QPS:             -1,
+	}
+	connection, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatalf("making a connection: %v", err)
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatalf("making a client: %v", err)
+	}
+
 	ctx, cancel := context.WithCancel(context.Background()) // t.Context() ends before the clean-ups of clients
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
 	var stopped bool
 	stop := func() {
+		// A server that stops waits a second for a client to close a connection that is idle.
+		utilnet.CloseIdleConnectionsFor(connection)
 		cancel()
 		if stopped {
 			return
@@ -105,16 +122,6 @@ func Start(t testing.TB, opts ...Option) *Server {
 		}
 	}
 	t.Cleanup(stop)
-
-	config := &rest.Config{
-		Host:            server.URL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: pki.CA, CertData: pki.Admin.Cert, KeyData: pki.Admin.Key},
-		QPS:             -1,
-	}
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		t.Fatalf("making a client: %v", err)
-	}
 	started := &Server{Config: config, Client: client, EtcdServers: s.etcdServers, APIServer: server, stop: stop}
 	if !s.unready {
 		started.waitReady(t)

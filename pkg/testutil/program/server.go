@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -53,6 +54,16 @@ func Launch(t testing.TB, programs, dir string, args ...string) *Server {
 	t.Helper()
 	args = append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, args...)
 	return &Server{Process: Run(t, programs, "sandlot", args...), Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+}
+
+// Stop stops the server as Process.Stop does. It closes the idle connections of Client before,
+// for which a server that stops waits a second.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if s.HTTP != nil {
+		utilnet.CloseIdleConnectionsFor(s.HTTP.Transport)
+	}
+	s.Process.Stop(t)
 }
 
 func (s *Server) awaitReady() error {
