@@ -101,6 +101,7 @@ func (m *manifests) write(t *testing.T, method, name, query, contentType, body s
 // kind is tried in every group and version, and in every subresource that can be patched. The
 // status of claims is left out: the server corrects what clients write there.
 func TestEqualManifestsShareFields(t *testing.T) {
+	t.Parallel()
 	server := testutil.Start(t)
 	client, err := rest.HTTPClientFor(server.Config)
 	if err != nil {

@@ -114,7 +114,8 @@ func (r *tokenRig) tellsToken(t *testing.T, c *claimed) {
 // TestCompromisedKey: who had the store and its keys knows the tokens of the sandboxes that there
 // are then, and, after a rotation of the key of the store, none of later ones. What was bound
 // before keeps its token, also in a new pod, until it is gone; then nothing is left of the key.
-func TestCompromisedKey(t *testing.T) { // not parallel: others count when servers take up keys
+func TestCompromisedKey(t *testing.T) {
+	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Now())
 	clocked := testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.Clock = clk })
 	keys := keysFile(filepath.Join(t.TempDir(), "encryption.yaml"))

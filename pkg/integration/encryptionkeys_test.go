@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,9 +61,14 @@ func (f keysFile) write(t *testing.T, providers ...string) {
 	}
 }
 
-// rewrite is write, and waits until so many servers have read it.
+// rewriting is held by rewrite, which counts the servers of all tests.
+var rewriting sync.Mutex
+
+// rewrite is write, and waits until so many servers have read it, which are all that follow the file.
 func (f keysFile) rewrite(t *testing.T, servers int, providers ...string) {
 	t.Helper()
+	rewriting.Lock()
+	defer rewriting.Unlock()
 	want := reloads(t) + float64(servers)
 	f.write(t, providers...)
 	expect.Eventually(t.Context(), t, func(context.Context) error {

@@ -202,7 +202,7 @@ func TestNamesOfFreshSandboxes(t *testing.T) {
 // that copies, one that has many can be patched, and a long status that a PUT contains does not
 // count, and is not stored.
 func TestElementsOfObjects(t *testing.T) {
-	s := testutil.Start(t)
+	s := start(t)
 	set := s.Set(t, namespace, "pool", 0)
 	sets := s.Client.AgentsV1alpha1().SandboxSets(namespace)
 	patch := func(kind types.PatchType, data string, subresources ...string) error {
