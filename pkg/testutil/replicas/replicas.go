@@ -74,9 +74,9 @@ func (r *Replicas) Start(t testing.TB, etcd string, args ...string) *Replica {
 	return r.StartOf(t, r.programs, etcd, args...)
 }
 
-// Launch starts the sandlot-apiserver in a folder, such as that of another version, and returns it with
-// its address. It does not wait until it is ready.
-func (r *Replicas) Launch(t testing.TB, programs, etcd string, args ...string) (*program.Process, string) {
+// StartOf is Start of the sandlot-apiserver in a folder of the caller's, such as that of
+// another version.
+func (r *Replicas) StartOf(t testing.TB, programs, etcd string, args ...string) *Replica {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -89,14 +89,7 @@ func (r *Replicas) Launch(t testing.TB, programs, etcd string, args ...string) (
 	}
 	_ = listener.Close()
 	args = append(append([]string{"--etcd-servers", etcd, "--secure-port", port}, r.args...), args...)
-	return program.Run(t, programs, "sandlot-apiserver", args...), address
-}
-
-// StartOf is Start of the sandlot-apiserver in a folder of the caller's, such as that of
-// another version.
-func (r *Replicas) StartOf(t testing.TB, programs, etcd string, args ...string) *Replica {
-	t.Helper()
-	process, address := r.Launch(t, programs, etcd, args...)
+	process := program.Run(t, programs, "sandlot-apiserver", args...)
 	config := &rest.Config{
 		Host:            "https://" + address,
 		TLSClientConfig: rest.TLSClientConfig{CAData: r.pki.CA, CertData: r.pki.Admin.Cert, KeyData: r.pki.Admin.Key},
