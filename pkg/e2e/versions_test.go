@@ -84,7 +84,7 @@ func TestBackFromProtobuf(t *testing.T) {
 	}
 	r := replicas.New(t, programs)
 	server := r.Start(t, r.Etcd[0])
-	server.SetOf(t, server.Template(t, "default", "base"), "patched", `{"metadata":{"labels":{"a":"< & >"}}}`, 0)
+	server.SetOf(t, server.Template(t, "default", "base"), "patched", `{"metadata":{"annotations":{"a":"< & >"}}}`, 0)
 	server.Stock(t, server.Set(t, "default", "pool", 4), 0, 4)
 	if _, err := server.Client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("pool", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

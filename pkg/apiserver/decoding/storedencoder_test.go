@@ -84,15 +84,17 @@ func TestStoredProtobufEncoder(t *testing.T) {
 		"null": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = &runtime.RawExtension{} }},
 		"text": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = raw(`{"a":"\\"}`) }},
 		// Stored by an earlier version, which took these.
-		"quantity":  {change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = raw(`{"spec":{"x":1e4000}}`) }},
-		"no object": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Patch = raw(`[1]`) }},
-		"time":      {func(s *v1alpha1.SandboxSet) { s.CreationTimestamp = year10000 }, "metadata.creationTimestamp"},
+		"quantity":      {change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = raw(`{"spec":{"x":1e4000}}`) }},
+		"no object":     {change: func(s *v1alpha1.SandboxSet) { s.Spec.Patch = raw(`[1]`) }},
+		"many brackets": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = raw(`{"a":[` + strings.Repeat("{},", 300) + `{}]}`) }},
+		"before 1970":   {change: func(s *v1alpha1.SandboxSet) { s.CreationTimestamp = metav1.Unix(-1, 0) }},
+		"time":          {func(s *v1alpha1.SandboxSet) { s.CreationTimestamp = year10000 }, "metadata.creationTimestamp"},
 		"nested": {func(s *v1alpha1.SandboxSet) {
 			s.Spec.Template = raw(strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300))
 		}, "spec.template"},
-		"no JSON": {func(s *v1alpha1.SandboxSet) { s.Spec.Template = raw(`{`) }, "spec.template"},
+		"no JSON": {func(s *v1alpha1.SandboxSet) { s.Spec.Template = raw(`{`) }, "a template that is no JSON"},
 		"manager": {func(s *v1alpha1.SandboxSet) {
-			s.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1("{")}}
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300))}}
 		}, "metadata.managedFields[0].fieldsV1"},
 	} {
 		set := &v1alpha1.SandboxSet{}

@@ -36,16 +36,40 @@ func (e storedProtobufEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	stored, err := openEnvelope(encoded.Bytes())
-	if err == nil {
-		c := &wireCheck{depth: 1, stored: true}
-		err = c.message(stored.raw, messageOf(reflect.TypeOf(obj).Elem()))
-	}
-	if err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the object is not stored, because it could not be read again: %v", bounded(err)))
+	if isSuspiciousMessage(encoded.Bytes()) {
+		if err := checkStored(encoded.Bytes(), reflect.TypeOf(obj).Elem()); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("the object is not stored, because it could not be read again: %v", bounded(err)))
+		}
 	}
 	_, err = w.Write(encoded.Bytes())
 	return err
+}
+
+// isSuspiciousMessage reports whether a message may have a time beyond the years 0 to 9999, whose seconds
+// take more than five bytes, or raw JSON that is nested too deep.
+func isSuspiciousMessage(data []byte) bool {
+	long, brackets := 0, 0
+	for _, c := range data {
+		if long++; c < 0x80 {
+			long = 0
+		}
+		if c == '{' || c == '[' {
+			brackets++
+		}
+		if long == 5 || brackets > maxDepth/2 {
+			return true
+		}
+	}
+	return false
+}
+
+func checkStored(data []byte, kind reflect.Type) error {
+	stored, err := openEnvelope(data)
+	if err != nil {
+		return err
+	}
+	c := &wireCheck{depth: 1, stored: true}
+	return c.message(stored.raw, messageOf(kind))
 }
 
 // rawJSON are the fields of an object that hold raw JSON.
@@ -128,8 +152,8 @@ func encodedJSON(raw *runtime.RawExtension) ([]byte, error) {
 	return text, nil
 }
 
-// isEncodedJSON reports whether a text has neither white space outside of strings nor what an encoder of
-// JSON escapes. Other texts may be as they are encoded, too.
+// isEncodedJSON reports whether a text is JSON that has neither white space outside of strings nor what an
+// encoder escapes. Other texts may be as they are encoded, too.
 func isEncodedJSON(text []byte) bool {
 	inString := false
 	for i := 0; i < len(text); i++ {
@@ -144,5 +168,5 @@ func isEncodedJSON(text []byte) bool {
 			return false
 		}
 	}
-	return len(text) > 0 && text[0] == '{'
+	return json.Valid(text)
 }
