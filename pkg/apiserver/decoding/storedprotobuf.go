@@ -45,22 +45,26 @@ func (e storedProtobufEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	return err
 }
 
-// isSuspiciousMessage reports whether a message may have a time beyond the years 0 to 9999, whose seconds
-// take more than five bytes, or raw JSON that is nested too deep.
+// isSuspiciousMessage reports whether a message may have a time beyond the years 0 to 9999, or raw JSON
+// that is nested too deep. The seconds of such a time take more than five bytes, and its nanoseconds,
+// which are field 2, follow. Durations take as many bytes, and nothing follows.
 func isSuspiciousMessage(data []byte) bool {
+	const nanoseconds = 2 << 3
 	long, brackets := 0, 0
-	for _, c := range data {
-		if long++; c < 0x80 {
-			long = 0
+	for i, c := range data {
+		if c >= 0x80 {
+			long++
+			continue
 		}
+		if long >= 5 && i+1 < len(data) && data[i+1] == nanoseconds {
+			return true
+		}
+		long = 0
 		if c == '{' || c == '[' {
 			brackets++
 		}
-		if long == 5 || brackets > maxDepth/2 {
-			return true
-		}
 	}
-	return false
+	return brackets > maxDepth/2
 }
 
 func checkStored(data []byte, kind reflect.Type) error {
