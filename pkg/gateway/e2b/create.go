@@ -85,14 +85,23 @@ func (c *call) create() error {
 			return c.giveBackUnlessKeyed(claim, retryKey, err)
 		}
 	}
-	if err := c.r.Context().Err(); err != nil { // the client has gone
+	if err := c.confirmCaller(claim, retryKey); err != nil {
+		return err
+	}
+	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
+	writeJSON(c.w, http.StatusCreated, c.sandboxResponse(sb, id, body.TemplateID, token))
+	return nil
+}
+
+// confirmCaller gives the sandbox of a create back, and returns an error, if the client has gone or its key
+// was revoked meanwhile.
+func (c *call) confirmCaller(claim *v1alpha1.SandboxClaim, retryKey string) error {
+	if err := c.r.Context().Err(); err != nil {
 		return c.giveBackUnlessKeyed(claim, retryKey, err)
 	}
 	if err := c.checkKey(); err != nil {
 		return c.giveBack(claim, err) // also with a retry key, which is of no use without the API key
 	}
-	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
-	writeJSON(c.w, http.StatusCreated, c.sandboxResponse(sb, id, body.TemplateID, token))
 	return nil
 }
 

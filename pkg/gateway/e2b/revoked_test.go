@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -137,8 +138,11 @@ func TestTokenOfTheFuture(t *testing.T) {
 	token := base64.RawURLEncoding.EncodeToString([]byte(next))
 	asked := 0
 	before := func(r *http.Request) error {
-		if strings.HasSuffix(r.URL.Path, "/sandboxes") {
-			asked++
+		if !strings.HasSuffix(r.URL.Path, "/sandboxes") {
+			return nil
+		}
+		if asked++; asked > 1 {
+			return errors.New("asked before")
 		}
 		return nil
 	}

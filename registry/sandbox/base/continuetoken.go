@@ -43,8 +43,15 @@ func (s *continueStorage) check(ctx context.Context, token string) error {
 	if token == "" {
 		return nil
 	}
-	_, revision, err := storage.DecodeContinue(token, "/")
-	if err != nil || revision <= 0 || uint64(revision) <= s.reached.Load() {
+	if _, revision, err := storage.DecodeContinue(token, "/"); err == nil && revision > 0 {
+		return s.checkRevision(ctx, uint64(revision))
+	}
+	return nil
+}
+
+// checkRevision returns an error for a revision of the future.
+func (s *continueStorage) checkRevision(ctx context.Context, revision uint64) error {
+	if revision <= s.reached.Load() {
 		return nil
 	}
 	current, err := s.GetCurrentResourceVersion(ctx)
@@ -52,13 +59,17 @@ func (s *continueStorage) check(ctx context.Context, token string) error {
 		return err
 	}
 	s.reach(current)
-	if uint64(revision) > current {
+	if revision > current {
 		return apierrors.NewResourceExpired("The provided continue parameter is not of this server, or of a time before it was restored. Begin the list anew, without the parameter.")
 	}
 	return nil
 }
 
 func (s *continueStorage) reach(revision uint64) {
-	for known := s.reached.Load(); revision > known && !s.reached.CompareAndSwap(known, revision); known = s.reached.Load() {
+	for {
+		known := s.reached.Load()
+		if revision <= known || s.reached.CompareAndSwap(known, revision) {
+			return
+		}
 	}
 }
