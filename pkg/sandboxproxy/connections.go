@@ -151,14 +151,17 @@ func (c *Connections) report(uid types.UID, state func() State) {
 // ending takes in a state of a sandbox, and returns the connections that end by it.
 func (c *Connections) ending(uid types.UID, state func() State) (ending []*sandboxConn) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	its := c.sandboxes[uid]
-	if its == nil {
+	isConnected := c.sandboxes[uid] != nil
+	c.mu.Unlock()
+	if !isConnected {
 		return nil
 	}
-	latest := state()
-	if latest.Version < its.latest.Version {
-		return nil // of a watch that has ended
+	latest := state() // which takes time for a large sandbox, and so is not under the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	its := c.sandboxes[uid]
+	if its == nil || latest.Version < its.latest.Version { // an older version is of a watch that has ended
+		return nil
 	}
 	its.latest = latest
 	for conn := range its.open {

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
-	"net/textproto"
 	"slices"
 	"strings"
 	"time"
@@ -87,7 +86,7 @@ func New(options Options) *Proxy {
 	if options.Connections == nil {
 		options.Connections = NewConnections()
 	}
-	p := &Proxy{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
+	p := &Proxy{options: options, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}}
 	p.http1, p.http1NonRepeatable, p.http2 = p.newHTTP1Transport(), p.newHTTP1Transport(), p.newHTTP2Transport()
 	p.http1NonRepeatable.IdleConnTimeout = nonRepeatableIdleTimeout
 	p.probes = p.newProbeTransport()
@@ -201,8 +200,9 @@ type transportSelector struct{ *Proxy }
 // RoundTrip implements http.RoundTripper.
 func (t transportSelector) RoundTrip(req *http.Request) (*http.Response, error) {
 	// httputil.ReverseProxy would send informational responses (1xx) with the headers of the server itself,
-	// and remove these from the final response. A gateway need not forward them.
-	httptrace.ContextClientTrace(req.Context()).Got1xxResponse = func(int, textproto.MIMEHeader) error { return nil }
+	// and remove these from the final response. A gateway need not forward them. Without a function here,
+	// net/http limits the bytes of all of them together.
+	httptrace.ContextClientTrace(req.Context()).Got1xxResponse = nil
 	switch {
 	case isGRPC(req):
 		return t.http2.RoundTrip(req)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
+	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -99,10 +100,14 @@ func (c *call) confirmCaller(claim *v1alpha1.SandboxClaim, retryKey string) erro
 	if err := c.r.Context().Err(); err != nil {
 		return c.giveBackUnlessKeyed(claim, retryKey, err)
 	}
-	if err := c.checkKey(); err != nil {
-		return c.giveBack(claim, err) // also with a retry key, which is of no use without the API key
+	err := c.api.options.Keys.Check(c.r.Context(), c.caller)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, apikeys.ErrUnknownKey): // a retry key is of no use without the API key
+		return c.giveBack(claim, authenticationError(c.r, err))
 	}
-	return nil
+	return c.giveBackUnlessKeyed(claim, retryKey, authenticationError(c.r, err))
 }
 
 // claimNameAndRetryKey returns the name of the claim, and the key by which a retry finds it. Without an
