@@ -192,6 +192,8 @@ type claimTxn struct {
 	store *claimStore
 	// namespace is the namespace of the objects, and user is set by ChargeUser.
 	namespace, user string
+	// memory is how many bytes the objects count for beside their size.
+	memory int
 	// throttleable is set by AllowThrottling.
 	throttleable bool
 }
@@ -199,6 +201,7 @@ type claimTxn struct {
 // CreateClaim implements allocator.Txn.
 func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	t.namespace = claim.Namespace
+	t.memory += etcdquota.MemoryBytes(claim)
 	r := t.store.claimResource
 	return t.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
 }
@@ -206,6 +209,7 @@ func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim
 // UpdateClaim implements allocator.Txn.
 func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
 	t.namespace = claim.Namespace
+	t.memory += etcdquota.MemoryBytes(claim)
 	r := t.store.claimResource
 	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
 }
@@ -220,6 +224,7 @@ func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error {
 // CreateSandbox implements allocator.Txn.
 func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	t.namespace = sb.Namespace
+	t.memory += etcdquota.MemoryBytes(sb)
 	r := t.store.sandboxResource
 	return t.Create(ctx, r, r.Key(sb.Namespace, sb.Name), sb)
 }
@@ -227,6 +232,7 @@ func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) erro
 // UpdateSandbox implements allocator.Txn.
 func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error {
 	t.namespace = sb.Namespace
+	t.memory += etcdquota.MemoryBytes(sb)
 	r := t.store.sandboxResource
 	return t.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, at)
 }
@@ -240,7 +246,7 @@ func (t *claimTxn) ChargeUser(name string) { t.user = name }
 // Commit implements allocator.Txn. Sandboxes count at the size at which they are stored, with their
 // pod templates. In the background there is no request, so the user is the one of ChargeUser.
 func (t *claimTxn) Commit(ctx context.Context) error {
-	write := etcdquota.Write{Namespace: t.namespace, User: t.user, Bytes: t.Bytes(), Exempt: !t.throttleable}
+	write := etcdquota.Write{Namespace: t.namespace, User: t.user, Bytes: t.Bytes() + t.memory, Exempt: !t.throttleable}
 	if _, ok := genericapirequest.UserFrom(ctx); ok && t.throttleable {
 		_, write.Exempt = etcdquota.WriterFrom(ctx, t.store.exempt)
 	}

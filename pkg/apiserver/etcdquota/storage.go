@@ -52,7 +52,7 @@ func (g limitedRESTOptionsGetter) GetRESTOptions(resource schema.GroupResource, 
 	return options, nil
 }
 
-// limitedTransformer counts the bytes that it transforms, and rejects those that exceed a limit.
+// limitedTransformer counts the bytes that it transforms, and what else they take in memory, and rejects those that exceed a limit.
 type limitedTransformer struct {
 	value.Transformer
 	limiter *Limiter
@@ -61,7 +61,7 @@ type limitedTransformer struct {
 
 // TransformToStorage implements value.Transformer.
 func (t limitedTransformer) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
-	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData())}
+	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData()) + storedMemoryBytes(data)}
 	write.User, write.Exempt = WriterFrom(ctx, t.exempt)
 	write.Create = write.Exempt && creates(ctx)
 	_, err := t.limiter.Reserve(write)

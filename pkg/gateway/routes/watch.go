@@ -17,8 +17,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// pageSize is how many sandboxes are in memory in full when all are listed.
-const pageSize = 500
+// pageSize is how many sandboxes, of up to a megabyte each, are in memory in full when all are listed.
+const pageSize = 50
 
 // Run watches until ctx is done. It starts the watch again whenever it breaks.
 func (t *Table) Run(ctx context.Context) {
