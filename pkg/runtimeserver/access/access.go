@@ -28,8 +28,12 @@ const (
 	maxTokenBytes    = 4 << 10
 )
 
-// ErrToken means that the access token is missing or another one.
-var ErrToken = errors.New("the access token is missing or wrong")
+// ErrToken means that the access token is missing or another one, and ErrNoToken that the
+// runtime has none yet.
+var (
+	ErrToken   = errors.New("the access token is missing or wrong")
+	ErrNoToken = errors.New("the runtime has no access token yet, and serves nothing before: POST /init sets it")
+)
 
 // Request is the body of POST /init. All of it may be missing but the token.
 type Request struct {
@@ -122,11 +126,17 @@ func (s *State) check(r Request) (map[string]string, error) {
 	return env, nil
 }
 
-// Allowed reports whether a token is that of the runtime. Before there is one, none is.
-func (s *State) Allowed(token string) bool {
+// Check returns nil if a token is that of the runtime, otherwise ErrToken or ErrNoToken.
+func (s *State) Check(token string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.token != "" && same(token, s.token)
+	switch {
+	case s.token == "":
+		return ErrNoToken
+	case !same(token, s.token):
+		return ErrToken
+	}
+	return nil
 }
 
 // Signed reports whether the query of a URL of /files was signed with the token, for an

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// Before /init has set a token, no one is served.
+// Before /init has set a token, no one is served. GET /envs is neither 401 nor 403 then, by which
+// the probe of package sandboxproxy knows a runtime that was restarted, and 401 afterwards.
 func TestWithoutToken(t *testing.T) {
 	b := startBox(t)
 	for _, step := range []struct {
@@ -25,16 +26,16 @@ func TestWithoutToken(t *testing.T) {
 		want               int
 	}{
 		{"GET", "/health", "", 204},
-		{"GET", "/metrics", "", 401},
-		{"GET", "/envs", "", 401},
-		{"GET", "/none", "", 401},
-		{"GET", "/files?path=/etc/hostname", "", 401},
-		{"GET", "/files?path=/etc/hostname&signature=v1_x", "", 401},
-		{"GET", signedURL("/etc/hostname", "read", "", ""), "", 401},
-		{"POST", "/files?path=/tmp/never", "x", 401},
-		{"POST", "/process.Process/List", "{}", 401},
-		{"POST", "/process.Process/Start", "{}", 401},
-		{"POST", "/filesystem.Filesystem/Stat", `{"path":"/"}`, 401},
+		{"GET", "/metrics", "", 503},
+		{"GET", "/envs", "", 503},
+		{"GET", "/none", "", 503},
+		{"GET", "/files?path=/etc/hostname", "", 503},
+		{"GET", "/files?path=/etc/hostname&signature=v1_x", "", 503},
+		{"GET", signedURL("/etc/hostname", "read", "", ""), "", 503},
+		{"POST", "/files?path=/tmp/never", "x", 503},
+		{"POST", "/process.Process/List", "{}", 503},
+		{"POST", "/process.Process/Start", "{}", 503},
+		{"POST", "/filesystem.Filesystem/Stat", `{"path":"/"}`, 503},
 		{"POST", "/init", "{}", 401},
 		{"POST", "/init", `{"envVars":{"LD_PRELOAD":"/tmp/mine.so"}}`, 401},
 		{"POST", "/init", "", 400},
@@ -44,12 +45,13 @@ func TestWithoutToken(t *testing.T) {
 		{"POST", "/init", `{"accessToken":"x","envVars":{"A":"` + strings.Repeat("x", 300<<10) + `"}}`, 400},
 		{"POST", "/init", `{"accessToken":"x","junk":"` + strings.Repeat("x", 600<<10) + `"}`, 400},
 		{"POST", "/init", `{"accessToken":"x","volumeMounts":[{}]}`, 400},
-		{"GET", "/metrics", "", 401},
+		{"GET", "/metrics", "", 503},
 		{"POST", "/init", `{"accessToken":"first"}`, 204},
 		{"POST", "/init", `{"accessToken":"second"}`, 401},
 		{"POST", "/init", `{}`, 401},
 		{"POST", "/init", `{"accessToken":"first"}`, 204},
 		{"GET", "/metrics", "", 401},
+		{"GET", "/envs", "", 401},
 	} {
 		if status, body := b.do(t, step.method, step.path, step.body, "Content-Type: application/json"); status != step.want {
 			t.Errorf("%s %s %.60s: %d %s", step.method, step.path, step.body, status, body)
@@ -119,8 +121,8 @@ func TestBrowsers(t *testing.T) {
 		status               int
 	}{
 		{"OPTIONS", "/process.Process/Start", "*", 204},
-		{"OPTIONS", "/init", "", 401},
-		{"GET", "/metrics", "*", 401},
+		{"OPTIONS", "/init", "", 503},
+		{"GET", "/metrics", "*", 503},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), try.method, b.base+try.path, nil)
 		if err != nil {

@@ -26,6 +26,10 @@ const (
 
 	initPath    = "/init"
 	tokenHeader = "X-Access-Token"
+	// statusNoToken is the answer to all but /health and /init before there is a token. It is
+	// neither 401 nor 403: the gateway takes these for an answer of a runtime that has its token,
+	// and lets clients connect to it, /init included.
+	statusNoToken = http.StatusServiceUnavailable
 	// maxMessageBytes and maxInitBytes bound the bodies of calls. Uploads are bounded by the disk.
 	maxMessageBytes = 8 << 20
 	maxInitBytes    = 512 << 10
@@ -149,11 +153,14 @@ func (b *impatientBody) Read(p []byte) (int, error) {
 // guarded serves who has the access token.
 func (h *handler) guarded(serve http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.access.Allowed(r.Header.Get(tokenHeader)) {
-			writeError(w, http.StatusUnauthorized, "unauthenticated", access.ErrToken.Error())
-			return
+		switch err := h.access.Check(r.Header.Get(tokenHeader)); {
+		case errors.Is(err, access.ErrNoToken):
+			writeError(w, statusNoToken, "unavailable", err.Error())
+		case err != nil:
+			writeError(w, http.StatusUnauthorized, "unauthenticated", err.Error())
+		default:
+			serve.ServeHTTP(w, r)
 		}
-		serve.ServeHTTP(w, r)
 	})
 }
 
@@ -162,8 +169,13 @@ func (h *handler) guarded(serve http.Handler) http.Handler {
 func (h *handler) signed(operation string, serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := r.Header.Get(tokenHeader)
-		if !h.access.Allowed(token) && (token != "" || !h.access.Signed(r.URL.Query(), operation)) {
-			writeJSON(w, http.StatusUnauthorized, map[string]any{"code": http.StatusUnauthorized, "message": access.ErrToken.Error() + ", and so is the signature"})
+		err := h.access.Check(token)
+		switch {
+		case errors.Is(err, access.ErrNoToken):
+			writeJSON(w, statusNoToken, map[string]any{"code": statusNoToken, "message": err.Error()})
+			return
+		case err != nil && (token != "" || !h.access.Signed(r.URL.Query(), operation)):
+			writeJSON(w, http.StatusUnauthorized, map[string]any{"code": http.StatusUnauthorized, "message": err.Error() + ", and so is the signature"})
 			return
 		}
 		serve(w, r)
