@@ -82,6 +82,8 @@ func TestAccess(t *testing.T) {
 	}
 	in := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).Unix()) }
 	b.token = ""
+	stranger := &http.Request{Header: http.Header{}}
+	stranger.SetBasicAuth("no-such-user", "")
 	for name, try := range map[string]struct {
 		method, path, token string
 		want                int
@@ -91,6 +93,7 @@ func TestAccess(t *testing.T) {
 		"without a token":                  {"GET", "/metrics", "", 401},
 		"with another token":               {"GET", "/metrics", token + "x", 401},
 		"an unknown path":                  {"GET", "/none", token, 404},
+		"a file as another user":           {"GET", "/files?path=" + file, token, 401},
 		"a file":                           {"GET", "/files?path=" + file, token, 200},
 		"a file without a token":           {"GET", "/files?path=" + file, "", 401},
 		"by signature":                     {"GET", signedURL(file, "read", "", ""), "", 200},
@@ -99,6 +102,7 @@ func TestAccess(t *testing.T) {
 		"by one that has ended":            {"GET", signedURL(file, "read", "", in(-time.Hour)), "", 401},
 		"by one for writes":                {"GET", signedURL(file, "write", "", ""), "", 401},
 		"by one of another file":           {"GET", signedURL(file, "read", "", "") + "&path=x", "", 200}, // the first counts
+		"by signature, as another user":    {"GET", signedURL(file, "read", "", ""), "", 200},             // whom it ignores
 		"by signature and another token":   {"GET", signedURL(file, "read", "", ""), "x", 401},
 		"a signature is for files only":    {"GET", strings.Replace(signedURL(file, "read", "", ""), "/files", "/envs", 1), "", 401},
 		"a read signature does not upload": {"POST", signedURL(file, "read", "", ""), "", 401},
@@ -106,7 +110,11 @@ func TestAccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			caller := *b
 			caller.token = try.token
-			if status, body := caller.do(t, try.method, try.path, ""); status != try.want {
+			var headers []string
+			if strings.Contains(name, "as another user") {
+				headers = []string{"Authorization: " + stranger.Header.Get("Authorization")}
+			}
+			if status, body := caller.do(t, try.method, try.path, "", headers...); status != try.want {
 				t.Errorf("%d %s", status, body)
 			}
 		})

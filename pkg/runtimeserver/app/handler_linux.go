@@ -177,6 +177,9 @@ func (h *handler) signed(operation string, serve http.HandlerFunc) http.Handler 
 		case err != nil && (token != "" || !h.access.Signed(r.URL.Query(), operation)):
 			writeJSON(w, http.StatusUnauthorized, map[string]any{"code": http.StatusUnauthorized, "message": err.Error() + ", and so is the signature"})
 			return
+		case err != nil:
+			// The signature is for the user of the URL alone, so that its holder may choose no other.
+			r.Header.Del("Authorization")
 		}
 		serve(w, r)
 	})
