@@ -63,6 +63,16 @@ func TestProcesses(t *testing.T) {
 	}, "too large")
 }
 
+// Each process leads a session of its own, and so cannot leave its group, which signals and time
+// limits are sent to.
+func TestSessions(t *testing.T) {
+	b := newBox(t)
+	p := b.start(t.Context(), t, as("", script("set -- $(cat /proc/self/stat); echo $5 $6")))
+	if e, want := p.wait(t), fmt.Sprintf("%d %d\n", p.pid, p.pid); e.stdout != want {
+		t.Errorf("group and session are %q, want %q; %s", e.stdout, want, e.stderr)
+	}
+}
+
 // Input is written in order, and its end ends the process.
 func TestInput(t *testing.T) {
 	b := newBox(t)

@@ -158,11 +158,13 @@ func lookPath(name, path, folder string) (string, error) {
 
 // open makes the files of a new process, and returns its ends of them.
 func (p *Process) open(s Spec, sys *syscall.SysProcAttr) ([]*os.File, error) {
+	// The leader of a session cannot leave its group for that of another process, so signals to
+	// the group reach it.
+	sys.Setsid = true
 	if s.Request.GetPty() != nil {
-		sys.Setsid, sys.Setctty = true, true
+		sys.Setctty = true
 		return p.openPTY(s)
 	}
-	sys.Setpgid = true
 	var theirs []*os.File
 	pipe := func() (*os.File, *os.File, error) {
 		r, w, err := os.Pipe()
