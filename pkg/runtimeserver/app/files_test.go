@@ -72,6 +72,10 @@ func TestFiles(t *testing.T) {
 		{fs + "ListDir", "", `{"path":"FOLDER","depth":2}`, 200, `"path":"FOLDER/in/a.txt"`},
 		{fs + "ListDir", "", `{"path":"FOLDER/none"}`, 404, `"not_found"`},
 		{fs + "ListDir", "", `{"path":"FOLDER/in/a.txt"}`, 400, `"invalid_argument"`},
+		// A named pipe in place of a folder holds nothing up.
+		{fs + "ListDir", "", `{"path":"FOLDER/pipe"}`, 400, `"invalid_argument"`},
+		{fs + "Remove", "", `{"path":"FOLDER/pipe/a"}`, 400, `FOLDER/pipe`},
+		{fs + "Remove", "", `{"path":"FOLDER/none/a"}`, 200, `{}`},
 		{fs + "Move", "", `{"source":"FOLDER/in","destination":"FOLDER/moved/in"}`, 200, `"path":"FOLDER/moved/in"`},
 		{fs + "Move", "", `{"source":"FOLDER/in","destination":"FOLDER/again"}`, 404, `"not_found"`},
 		{"GET /files?path=FOLDER/moved/in/a.txt", "", "", 200, "one"},

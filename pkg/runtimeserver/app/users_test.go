@@ -35,6 +35,7 @@ func TestUsers(t *testing.T) {
 	if got := b.sh(t, other, "id -un; grep CapEff /proc/self/status; id -G"); !strings.HasPrefix(got, other+"\nCapEff:\t0000000000000000\n") || strings.Contains(got+" ", " 0 ") {
 		t.Errorf("%q", got)
 	}
+	b.sh(t, other, "mkdir -p "+dir+"/theirs/full/deep")
 	if got := b.sh(t, "", "id -u"); got != "0" {
 		t.Errorf("without a name: %q", got)
 	}
@@ -57,7 +58,13 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	_, err := b.files.Remove(t.Context(), as(other, &filesystempb.RemoveRequest{Path: dir + "/mine"}))
-	wantCode(t, err, connect.CodePermissionDenied, "")
+	wantCode(t, err, connect.CodePermissionDenied, dir+"/mine")
+	if _, err := b.files.Remove(t.Context(), as(other, &filesystempb.RemoveRequest{Path: dir + "/theirs/full"})); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir + "/theirs/full"); !os.IsNotExist(err) {
+		t.Errorf("what was removed is there: %v", err)
+	}
 	_, err = b.files.Move(t.Context(), as(other, &filesystempb.MoveRequest{Source: dir + "/mine", Destination: dir + "/theirs/x"}))
 	wantCode(t, err, connect.CodePermissionDenied, "")
 	_, err = b.files.MakeDir(t.Context(), as(other, &filesystempb.MakeDirRequest{Path: dir + "/new"}))

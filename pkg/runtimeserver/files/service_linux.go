@@ -181,6 +181,6 @@ func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.Re
 	if path == "/" {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the root folder cannot be removed"))
 	}
-	err = u.Do(func() error { return os.RemoveAll(path) })
+	err = u.Do(func() error { return removeAll(path) })
 	return connect.NewResponse(&filesystempb.RemoveResponse{}), asError(err)
 }
