@@ -11,11 +11,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -96,6 +99,48 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s %s: %d %s", step.do, step.body, status, body)
 		}
 	}
+}
+
+// Names that are no text, and times that no message can hold, do not hide the other files.
+func TestStrangeFiles(t *testing.T) {
+	b := newBox(t)
+	dir := memoryDir(t)
+	watcher, err := b.files.CreateWatcher(t.Context(), as("", &filesystempb.CreateWatcherRequest{Path: dir, IncludeEntry: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := errors.Join(os.Mkdir(dir+"/\xff", 0o755), os.Symlink("\xfe", dir+"/\xff/link"), os.WriteFile(dir+"/late", nil, 0o600), os.Chtimes(dir+"/late", far, far)); err != nil {
+		t.Fatal(err)
+	}
+	list := &filesystempb.ListDirRequest{Path: dir, Depth: 2}
+	answer, err := b.files.ListDir(t.Context(), as("", list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"late", "\uFFFD", "\uFFFD/link"}
+	var got []string
+	for _, e := range answer.Msg.GetEntries() {
+		got = append(got, strings.TrimPrefix(e.GetPath(), dir+"/"))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("listed %q, want %q", got, want)
+	}
+	if status, body := b.do(t, "POST", "/filesystem.Filesystem/ListDir", `{"path":"`+dir+`","depth":2}`, "Content-Type: application/json"); status != http.StatusOK {
+		t.Errorf("as JSON: %d %s", status, body)
+	}
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		answer, err := b.files.GetWatcherEvents(ctx, as("", &filesystempb.GetWatcherEventsRequest{WatcherId: watcher.Msg.GetWatcherId()}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range answer.Msg.GetEvents() {
+			if e.GetName() == "\uFFFD" && e.GetEntry().GetName() == "\uFFFD" {
+				return nil
+			}
+		}
+		return errors.New("there is no event of the new folder")
+	})
 }
 
 // Uploads may be compressed.

@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -30,8 +31,11 @@ func (d *describer) entry(path string) (*filesystempb.EntryInfo, error) {
 		return nil, err
 	}
 	e := &filesystempb.EntryInfo{
-		Name: filepath.Base(path), Path: path, Type: typeOf(info.Mode()), Size: info.Size(), Mode: uint32(info.Mode().Perm()),
-		Permissions: info.Mode().String(), ModifiedTime: timestamppb.New(info.ModTime()),
+		Name: text(filepath.Base(path)), Path: text(path), Type: typeOf(info.Mode()), Size: info.Size(), Mode: uint32(info.Mode().Perm()),
+		Permissions: info.Mode().String(),
+	}
+	if modified := timestamppb.New(info.ModTime()); modified.IsValid() {
+		e.ModifiedTime = modified
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		e.Owner = name(d.users, stat.Uid, func(id string) (string, error) {
@@ -63,9 +67,13 @@ func (d *describer) entry(path string) (*filesystempb.EntryInfo, error) {
 			target = resolved
 		}
 	}
-	e.SymlinkTarget = &target
+	e.SymlinkTarget = new(text(target))
 	return e, nil
 }
+
+// text is what a message can hold of a name, which may be any bytes. One name that is no text
+// must not make an answer about all others impossible.
+func text(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 func typeOf(mode fs.FileMode) filesystempb.FileType {
 	switch {
@@ -87,8 +95,8 @@ func name(known map[uint32]string, number uint32, find func(string) (string, err
 	if err != nil {
 		name = id
 	}
-	known[number] = name
-	return name
+	known[number] = text(name)
+	return known[number]
 }
 
 // lister collects entries.
@@ -105,7 +113,8 @@ func (l *lister) list(folder string, depth uint32) error {
 		return err
 	}
 	for _, child := range children {
-		e, err := l.entry(filepath.Join(folder, child.Name()))
+		path := filepath.Join(folder, child.Name())
+		e, err := l.entry(path)
 		if err != nil {
 			continue // it has just gone
 		}
@@ -116,7 +125,7 @@ func (l *lister) list(folder string, depth uint32) error {
 		if depth <= 1 || !child.IsDir() {
 			continue
 		}
-		if err := l.list(e.GetPath(), depth-1); err != nil && !isGone(err) {
+		if err := l.list(path, depth-1); err != nil && !isGone(err) {
 			return err
 		}
 	}

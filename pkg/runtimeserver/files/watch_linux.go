@@ -174,7 +174,7 @@ func (w *watch) describe(event fsnotify.Event) []*filesystempb.FilesystemEvent {
 
 // event describes an event. With entries the caller acts as the user.
 func (w *watch) event(path string, kind filesystempb.EventType) *filesystempb.FilesystemEvent {
-	e := &filesystempb.FilesystemEvent{Name: cmp.Or(strings.TrimPrefix(strings.TrimPrefix(path, w.root), "/"), "."), Type: kind}
+	e := &filesystempb.FilesystemEvent{Name: text(cmp.Or(strings.TrimPrefix(strings.TrimPrefix(path, w.root), "/"), ".")), Type: kind}
 	if w.entries {
 		e.Entry, _ = newDescriber().entry(path) // or it is gone
 	}
