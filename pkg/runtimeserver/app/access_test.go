@@ -130,9 +130,10 @@ func TestBrowsers(t *testing.T) {
 	}{
 		{"OPTIONS", "/process.Process/Start", "*", 204},
 		{"OPTIONS", "/init", "", 503},
-		{"GET", "/metrics", "*", 503},
+		{"POST", "/init", "", 403},
+		{"GET", "/metrics", "*", 503}, // so the call has set no token
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), try.method, b.base+try.path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), try.method, b.base+try.path, strings.NewReader(`{"accessToken":"page"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -191,6 +191,12 @@ func (h *handler) init(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, "permission_denied", "this runtime is initialized over TLS only")
 		return
 	}
+	if r.Header.Get("Origin") != "" {
+		// A browser sends this without asking first, and a page that reaches the port could set
+		// the token without seeing the answer.
+		writeError(w, http.StatusForbidden, "permission_denied", "no page of a browser may initialize this runtime")
+		return
+	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(h.clock.Now().Add(initTimeout)) // every connection of the server has one
 	var request access.Request
