@@ -264,6 +264,31 @@ func TestWatch(t *testing.T) {
 	wantCode(t, err, connect.CodeNotFound, "not found")
 }
 
+// What a watcher keeps is bounded with what the events say of the files, such as the long
+// targets of symlinks.
+func TestLargeEvents(t *testing.T) {
+	b := newBox(t)
+	dir := memoryDir(t)
+	answer, err := b.files.CreateWatcher(t.Context(), as("", &filesystempb.CreateWatcherRequest{Path: dir, IncludeEntry: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		for range 1000 { // fewer than are kept of small ones
+			links++
+			if err := os.Symlink(strings.Repeat("x", 4000), fmt.Sprint(dir, "/", links)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := b.files.GetWatcherEvents(ctx, as("", &filesystempb.GetWatcherEventsRequest{WatcherId: answer.Msg.GetWatcherId()}))
+		if connect.CodeOf(err) != connect.CodeResourceExhausted {
+			return errors.New("no events were lost")
+		}
+		return nil
+	})
+}
+
 // Watchers and what they keep are bounded.
 func TestTooManyWatchers(t *testing.T) {
 	b := newBox(t)

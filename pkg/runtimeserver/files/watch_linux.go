@@ -17,6 +17,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/fsnotify/fsnotify"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/filesystempb"
@@ -30,7 +31,7 @@ const (
 	maxWatchers = 64
 	maxFolders  = 8192
 	// maxEvents is how many events are kept for a client that asks for them, and
-	// maxEventBytes how long their names are together.
+	// maxEventBytes how large they are together.
 	maxEvents     = 4096
 	maxEventBytes = 1 << 20
 	// idle is how long no one has to ask for events until a watcher may make way for another.
@@ -359,7 +360,7 @@ func (w *watcher) keep(events []*filesystempb.FilesystemEvent, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range events {
-		if w.bytes += len(e.GetName()); w.bytes > maxEventBytes || len(w.events) >= maxEvents {
+		if w.bytes += proto.Size(e); w.bytes > maxEventBytes || len(w.events) >= maxEvents {
 			err = connect.NewError(connect.CodeResourceExhausted, errEventsLost)
 			break
 		}
