@@ -20,9 +20,11 @@ import (
 	"syscall"
 	"testing"
 
+	"connectrpc.com/connect"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/sandlot-io/sandlot/pkg/runtime"
+	"github.com/sandlot-io/sandlot/pkg/runtimeserver/processpb"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
@@ -97,6 +99,49 @@ func TestChildrenEndWithIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Output that a process outside has open does not keep the program from its end.
+func TestOutputHeldOutside(t *testing.T) {
+	b := newBox(t)
+	p := b.start(t.Context(), t, as("", script("exec sleep 600")))
+	held, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", p.pid), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	b.Stop(t)
+	eventuallyGone(t, int(p.pid))
+}
+
+// A process that the program may not signal does not keep it from its end either, and requests
+// to signal it fail.
+func TestProcessThatCannotBeKilled(t *testing.T) {
+	if !needRoot(t) {
+		return
+	}
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Log("NOT TESTED: this test needs setpriv, which takes capabilities")
+		return
+	}
+	parent, port := newBox(t), freePort(t)
+	server := parent.start(t.Context(), t, as("", script("exec setpriv --bounding-set -kill "+filepath.Join(programs, "sandlot-runtime")+" serve --address 127.0.0.1 --port "+port)))
+	b := connectTo(t, parent.Process, "127.0.0.1:"+port)
+	awaitHealth(t, b)
+	if status, body := b.do(t, "POST", "/init", `{"accessToken":"`+token+`"}`); status != http.StatusNoContent {
+		t.Fatalf("/init: %d %s", status, body)
+	}
+	b.token = token
+	p := b.start(t.Context(), t, as(other, script("exec sleep 600")))
+	_, err := b.process.SendSignal(t.Context(), as("", &processpb.SendSignalRequest{Process: selector(p.pid), Signal: processpb.Signal_SIGNAL_SIGKILL}))
+	wantCode(t, err, connect.CodePermissionDenied, "not permitted")
+	if err := syscall.Kill(int(server.pid), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if e := server.wait(t); e.GetExitCode() != 0 {
+		t.Errorf("%s %s", e.GetStatus(), e.stderr)
+	}
+	_ = syscall.Kill(int(p.pid), syscall.SIGKILL) // it is the parent's now
 }
 
 // The end of the command is the end of the program, which passes signals on.

@@ -24,6 +24,9 @@ const (
 	maxProcesses = 512
 	// stopGrace is how long processes have to end by themselves when all are stopped.
 	stopGrace = 5 * time.Second
+	// killGrace is how long they have when they were killed, and then how long what reads their
+	// output has.
+	killGrace = 2 * time.Second
 )
 
 // ErrTooMany means that as many processes run as may.
@@ -175,13 +178,15 @@ func (m *Manager) SignalMain(s syscall.Signal) {
 }
 
 // Stop ends all processes and what they left behind, and waits for it. Those that do not end
-// by SIGTERM within 5 s are killed.
+// by SIGTERM within 5 s are killed. What cannot be killed, such as a process of another user if
+// this one may not signal it, is waited for only 2 s, and so is output that others have open: the
+// end of this program, which has to follow, must not depend on either.
 func (m *Manager) Stop() {
 	m.mu.Lock()
 	m.stopped = true
 	for _, p := range m.known {
 		if p.pty != nil {
-			p.signalLocked(syscall.SIGHUP) // shells ignore SIGTERM
+			_ = p.signalLocked(syscall.SIGHUP) // shells ignore SIGTERM
 		}
 	}
 	m.mu.Unlock()
@@ -191,21 +196,33 @@ func (m *Manager) Stop() {
 	again := m.clock.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	killing := syscall.Signal(0)
-	for m.signalAll(killing) {
+	for given := false; !given && m.signalAll(killing); {
 		select {
 		case <-limit.C():
+			given = killing == syscall.SIGKILL
 			killing = syscall.SIGKILL
+			limit.Reset(killGrace)
 		case <-again.C():
 		}
 	}
 	signal.Stop(m.children)
 	close(m.stop)
 	m.loops.Wait()
-	m.followers.Wait()
+	m.reap() // the last ones, if their signal came too late for the loop
+	followed := make(chan struct{})
+	go func() { // ends with the program at the latest
+		m.followers.Wait()
+		close(followed)
+	}()
+	limit.Reset(killGrace)
+	select {
+	case <-followed:
+	case <-limit.C():
+	}
 }
 
 // signalAll sends a signal to all descendants of this process, and reports whether there are
-// any. 0 is none.
+// any that were not waited for. 0 is none.
 func (m *Manager) signalAll(s syscall.Signal) bool {
 	m.mu.Lock() // none of them is waited for between the look and the signal, if it is a child
 	defer m.mu.Unlock()
@@ -218,20 +235,21 @@ func (m *Manager) signalAll(s syscall.Signal) bool {
 	return len(left) > 0
 }
 
-// descendants are the processes below one, as far as /proc tells, but zombies.
+// descendants are the processes below one, as far as /proc shows them. Zombies are too: one whose
+// first thread has ended may have others that run.
 func descendants(root int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	parents, dead := map[int]int{}, map[int]bool{}
+	parents := map[int]int{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		if parent, state, ok := parseStat(pid); ok {
-			parents[pid], dead[pid] = parent, state == 'Z'
+		if parent, ok := parentOf(pid); ok {
+			parents[pid] = parent
 		}
 	}
 	var all []int
@@ -240,20 +258,20 @@ func descendants(root int) []int {
 		for steps := 0; ancestor > 1 && ancestor != root && steps < len(parents); steps++ {
 			ancestor = parents[ancestor]
 		}
-		if ancestor == root && !dead[pid] {
+		if ancestor == root {
 			all = append(all, pid)
 		}
 	}
 	return all
 }
 
-// parseStat reads the parent and the state of a process. Its name, in parentheses, may
-// hold anything.
-func parseStat(pid int) (parent int, state byte, ok bool) {
+// parentOf reads the parent of a process. Its name, in parentheses, may hold anything.
+func parentOf(pid int) (parent int, ok bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, 0, false
+		return 0, false
 	}
+	var state byte
 	_, err = fmt.Sscanf(string(text[bytes.LastIndexByte(text, ')')+1:]), " %c %d", &state, &parent)
-	return parent, state, err == nil
+	return parent, err == nil
 }

@@ -217,20 +217,23 @@ func (p *Process) deliver(event *processpb.ProcessEvent_DataEvent) {
 	}
 }
 
-// Signal sends a signal to the process and its group. It is false if the process has ended.
-func (p *Process) Signal(s syscall.Signal) bool {
+// Signal sends a signal to the process and its group. The error is errEnded if the process has
+// ended, or that of the system.
+func (p *Process) Signal(s syscall.Signal) error {
 	p.manager.mu.Lock()
 	defer p.manager.mu.Unlock()
 	if p.manager.known[p.PID] != p {
-		return false
+		return errEnded
 	}
-	p.signalLocked(s)
-	return true
+	return p.signalLocked(s)
 }
 
 // signalLocked is Signal for who has the lock of the manager, and has seen that the process is known.
-func (p *Process) signalLocked(s syscall.Signal) {
-	_ = syscall.Kill(-p.PID, s) // it is there: it was not waited for
+func (p *Process) signalLocked(s syscall.Signal) error {
+	if err := syscall.Kill(-p.PID, s); err != nil {
+		return fmt.Errorf("signalling process %d and its group: %w", p.PID, err)
+	}
+	return nil
 }
 
 // Write writes input, to the terminal or to the standard input as is asked for, until ctx ends.

@@ -230,8 +230,13 @@ func (s *Service) SendSignal(_ context.Context, req *connect.Request[processpb.S
 	if signal != syscall.SIGTERM && signal != syscall.SIGKILL {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the signal must be SIGNAL_SIGTERM or SIGNAL_SIGKILL"))
 	}
-	if !p.Signal(signal) {
-		return nil, connect.NewError(connect.CodeNotFound, errEnded)
+	switch err := p.Signal(signal); {
+	case errors.Is(err, errEnded):
+		return nil, connect.NewError(connect.CodeNotFound, err)
+	case errors.Is(err, syscall.EPERM):
+		return nil, connect.NewError(connect.CodePermissionDenied, err)
+	case err != nil:
+		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	return connect.NewResponse(&processpb.SendSignalResponse{}), nil
 }
