@@ -221,7 +221,7 @@ func (c *wireCheck) enter(f *wireField) (leave func()) {
 
 func (c *wireCheck) field(f occurrence, of *wireField) error {
 	switch {
-	case f.wire != protowire.BytesType: // a number, or else the decoder has its own error for that
+	case f.wire != protowire.BytesType: // a number, or else the decoder has its own error for that: see entry
 		return nil
 	case of.key:
 		return c.entry(f.payload, of)
@@ -237,11 +237,20 @@ func (c *wireCheck) field(f occurrence, of *wireField) error {
 
 var errUTF8 = errors.New("must be UTF-8")
 
-// entry checks an entry of a map.
+// entry checks an entry of a map. No map of ours has numbers. Decoders do not look at the wire types of
+// the two fields, so they would take a number for a length, and read what follows it as the text.
 func (c *wireCheck) entry(data []byte, of *wireField) error {
 	value := *of
 	value.key = false
+	var seen [3]bool
 	return eachField(data, func(f occurrence) error {
+		if f.number > 2 {
+			return nil
+		}
+		if f.wire != protowire.BytesType || seen[f.number] {
+			return errWire
+		}
+		seen[f.number] = true
 		if f.number == 2 {
 			return c.field(f, &value)
 		}

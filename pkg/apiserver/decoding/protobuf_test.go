@@ -177,14 +177,23 @@ func TestProtobufOfStrangers(t *testing.T) {
 	whole := encoded(t, encoder, &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.SandboxSpec{
 		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: &runtime.RawExtension{Raw: []byte(`{}`)}},
 	}})
-	around := func(message []byte) []byte {
-		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "agents.kruise.io/v1alpha1", Kind: "Sandbox"}, Raw: message}
+	aroundKind := func(kind string, message []byte) []byte {
+		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "agents.kruise.io/v1alpha1", Kind: kind}, Raw: message}
 		data, err := unknown.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return append(slices.Clone(protobufPrefix), data...)
 	}
+	around := func(message []byte) []byte { return aroundKind("Sandbox", message) }
+	field := func(number protowire.Number, payload []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), payload)
+	}
+	label := func(entry ...byte) []byte { return around(field(1, field(11, entry))) }
+	limit := func(entry ...byte) []byte {
+		return aroundKind("SandboxClaim", field(2, field(21, field(2, field(2, entry)))))
+	}
+	quantities := field(2, field(1, []byte("1e-9")))
 	group := func(n int) []byte { return bytes.Repeat(protowire.AppendTag(nil, 99, protowire.StartGroupType), n) }
 	for name, data := range map[string][]byte{
 		"groups":              around(group(100_000)),
@@ -193,10 +202,27 @@ func TestProtobufOfStrangers(t *testing.T) {
 		"a number of a field": around(append(protowire.AppendVarint(nil, 1<<35|2<<3|2), 0)), // decoders cut it to field 2
 		"a long number":       around(append(bytes.Repeat([]byte{0xff}, 9), 0x7f)),
 		"too long":            around(protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.BytesType), math.MaxInt64)),
+		// Decoders take the number for a length, and what is behind it for the key, the value or the quantity.
+		"a key that is a number":      label(append([]byte{1 << 3, 4}, field(2, []byte("\xff\xff"))...)...),
+		"a key of 4 bytes":            label(1<<3|5, 3, 'a', '\xff', 'b'),
+		"a value of 8 bytes":          label(append(field(1, []byte("a")), 2<<3|1, 7, 1, 2, 3, 4, 5, 6, 0xff)...),
+		"a quantity behind a number":  limit(append([]byte{2 << 3, 9}, field(1, []byte("1e-9999"))...)...),
+		"two keys of an entry":        label(append(field(1, []byte("a")), field(1, []byte("b"))...)...),
+		"two quantities of an entry":  limit(append(field(1, []byte("cpu")), append(quantities, quantities...)...)...),
+		"many quantities of an entry": limit(bytes.Repeat(quantities, 100_000)...),
 	} {
 		if _, _, err := decoder.Decode(data, nil, nil); err == nil || !strings.Contains(err.Error(), errWire.Error()) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	for name, body := range map[string][]byte{"a label": label(append(field(1, []byte("a")), field(2, []byte("b"))...)...), "a limit": limit(append(field(1, []byte("cpu")), quantities...)...)} {
+		if _, _, err := decoder.Decode(body, nil, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	noJSON := around(field(2, field(11, field(2, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 1)))))
+	if _, _, err := decoder.Decode(noJSON, nil, nil); err == nil || !strings.Contains(err.Error(), "spec.template: Invalid value: "+errNoObject.Error()) {
+		t.Errorf("a template of unknown fields: %v", err)
 	}
 	for i := range whole { // a part is refused by one or the other, or is a smaller object
 		_, _, _ = decoder.Decode(whole[:i], nil, nil)

@@ -117,15 +117,18 @@ func rawMessage(of reflect.Type) *wireMessage {
 		of = of.Elem()
 	}
 	return &wireMessage{leaf: func(c *wireCheck, data []byte) error {
-		if len(data) == 0 && !c.stored {
-			return errNoObject
-		}
-		return eachField(data, func(f occurrence) error {
+		hasJSON := false
+		err := eachField(data, func(f occurrence) error {
 			if f.number != 1 {
 				return nil
 			}
+			hasJSON = true
 			return c.rawJSON(f.payload, of)
 		})
+		if err == nil && !hasJSON && !c.stored {
+			return errNoObject
+		}
+		return err
 	}}
 }
 
