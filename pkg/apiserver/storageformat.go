@@ -66,15 +66,17 @@ type formatKeeper struct {
 	revision int64
 }
 
-// ensureFormat lets a server write protobuf from its start in a store that has, or may have, objects in
-// protobuf already, or has nothing. It returns an error if this version cannot read the store.
+// ensureFormat lets a server write protobuf from its start in a store in which there was nothing. In
+// others there may be servers that do not read protobuf, also if the format is format.Protobuf, because
+// versions of before the format do not look at it: then formatKeeper decides. It returns an error if
+// this version cannot read the store.
 func ensureFormat(ctx context.Context, kv clientv3.KV, storagePrefix string, extra *ExtraConfig) error {
-	inNew := format.Writes
+	ofNew := format.Writes
 	if extra.StorageMediaType == runtime.ContentTypeProtobuf {
-		inNew = format.Protobuf
+		ofNew = format.Protobuf
 	}
-	stored, err := format.Ensure(ctx, kv, storagePrefix, version.Get(), inNew)
-	if err == nil && stored >= format.Protobuf && inNew == format.Protobuf {
+	isNew, err := format.Ensure(ctx, kv, storagePrefix, version.Get(), ofNew)
+	if isNew && ofNew == format.Protobuf {
 		extra.StorageFormat.UseProtobuf()
 	}
 	return err

@@ -88,6 +88,38 @@ func (s storedFormats) expect(t *testing.T, js, protobuf, is int) {
 	}
 }
 
+const ofEarlier = options.EtcdPrefix + "/" + storekeys.Servers + "/of-an-earlier-version.pool-tokens"
+
+// addEarlier adds a server of an earlier version to the list of servers.
+func (s storedFormats) addEarlier(t *testing.T) {
+	t.Helper()
+	if _, err := s.Put(t.Context(), ofEarlier, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s storedFormats) removeEarlier(t *testing.T) {
+	t.Helper()
+	if _, err := s.Delete(t.Context(), ofEarlier); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lookTwice lets a server look at the format of the store at least twice, however slow this machine is.
+func lookTwice(t *testing.T, clock *clocktesting.FakeClock) {
+	t.Helper()
+	for range 4 {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
+			if !clock.HasWaiters() {
+				return fmt.Errorf("the server does not wait for the clock")
+			}
+			return nil
+		})
+		clock.Step(time.Minute)
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 // TestStorageFormat: what an earlier version has stored as JSON is read, and becomes protobuf when it is
 // next written, but not while a server of an earlier version is in the list. When all servers are to
 // store JSON, all objects become JSON again, and the store is one for earlier versions.
@@ -118,31 +150,14 @@ func TestStorageFormat(t *testing.T) {
 	old := templatesOf(t, earlier)
 	earlier.Stop()
 
-	const member = options.EtcdPrefix + "/" + storekeys.Servers + "/of-an-earlier-version.pool-tokens"
-	if _, err := stored.Put(t.Context(), member, ""); err != nil {
-		t.Fatal(err)
-	}
+	stored.addEarlier(t)
 	server := testutil.Start(t, testutil.WithEtcd(etcd), inMediaType(runtime.ContentTypeProtobuf, clock))
 	sameObjects(t, "templates of an earlier version", old, templatesOf(t, server))
-	look := func() { // at least twice, however slow this machine is
-		for range 4 {
-			expect.Eventually(t.Context(), t, func(context.Context) error {
-				if !clock.HasWaiters() {
-					return fmt.Errorf("the server does not wait for the clock")
-				}
-				return nil
-			})
-			clock.Step(time.Minute)
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-	look()
+	lookTwice(t, clock)
 	update(server, "one")
 	stored.expect(t, 4, 0, format.Writes)
 
-	if _, err := stored.Delete(t.Context(), member); err != nil {
-		t.Fatal(err)
-	}
+	stored.removeEarlier(t)
 	expect.Eventually(t.Context(), t, func(context.Context) error {
 		clock.Step(time.Minute)
 		update(server, "one")
@@ -164,7 +179,7 @@ func TestStorageFormat(t *testing.T) {
 	// A server that is to store JSON does so at once, beside the other one. Nothing is rewritten.
 	back := testutil.Start(t, testutil.WithEtcd(etcd), inMediaType(runtime.ContentTypeJSON, clock))
 	sameObjects(t, "templates in JSON and protobuf", mixed, templatesOf(t, back))
-	look()
+	lookTwice(t, clock)
 	update(back, "two")
 	stored.expect(t, 3, 5, format.Protobuf)
 	mixed = templatesOf(t, back)
@@ -183,18 +198,33 @@ func TestStorageFormat(t *testing.T) {
 	}
 }
 
-// TestNewStoreIsProtobuf: a store in which there is nothing is protobuf from the start, and stays so. An
-// API server of an earlier version would not start on it.
+// TestNewStoreIsProtobuf: a store in which there is nothing is protobuf from the start. The next server
+// on it waits until it has seen that all servers read protobuf, because its format keeps no server of
+// before the format away.
 func TestNewStoreIsProtobuf(t *testing.T) {
 	t.Parallel()
 	etcd := testutil.StartEtcd(t)
 	stored := newStoredFormats(t, etcd)
-	for i := range 2 {
-		server := testutil.Start(t, testutil.WithEtcd(etcd))
-		server.Template(t, "default", fmt.Sprint("template-", i))
-		stored.expect(t, 0, i+1, format.Protobuf)
-		server.Stop()
-	}
+	server := testutil.Start(t, testutil.WithEtcd(etcd))
+	server.Template(t, "default", "first")
+	stored.expect(t, 0, 1, format.Protobuf)
+	server.Stop()
+
+	stored.addEarlier(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	server = testutil.Start(t, testutil.WithEtcd(etcd), inMediaType(runtime.ContentTypeProtobuf, clock))
+	lookTwice(t, clock)
+	server.Template(t, "default", "second")
+	stored.expect(t, 1, 1, format.Protobuf)
+	stored.removeEarlier(t)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		clock.Step(time.Minute)
+		server.Template(t, "default", fmt.Sprint("later-", clock.Now().Unix()))
+		if js, protobuf, is := stored.count(ctx, t); protobuf != 2 {
+			return fmt.Errorf("%d objects are JSON and %d protobuf, format %d", js, protobuf, is)
+		}
+		return nil
+	})
 	wrong := testutil.WithOptions(func(o *options.Options) { o.Etcd.DefaultStorageMediaType = runtime.ContentTypeYAML })
 	if err := testutil.Refusal(t, testutil.WithEtcd(etcd), wrong); err == nil || !strings.Contains(err.Error(), "--storage-media-type") {
 		t.Errorf("to store YAML: %v", err)

@@ -106,35 +106,36 @@ func read(ctx context.Context, kv clientv3.KV, key, version string) (Record, int
 // timeout bounds the check when a server starts.
 const timeout = 20 * time.Second
 
-// Ensure notes in the store under a prefix in etcd that this version writes to it, and returns the
-// format of the store. That of a store in which there is nothing is inNew, or else Writes. Ensure
+// Ensure notes in the store under a prefix in etcd that this version writes to it, and reports whether
+// there was nothing in the store. Such a store gets the format ofNew, others Writes at least. Ensure
 // returns a *TooNewError, and writes nothing, if the store has a format that this version does not
 // read.
-func Ensure(ctx context.Context, kv clientv3.KV, storagePrefix, version string, inNew int) (int, error) {
+func Ensure(ctx context.Context, kv clientv3.KV, storagePrefix, version string, ofNew int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return ensure(ctx, kv, storagePrefix, Record{Format: Writes, Version: version}, inNew)
+	return ensure(ctx, kv, storagePrefix, Record{Format: Writes, Version: version}, ofNew)
 }
 
-func ensure(ctx context.Context, kv clientv3.KV, storagePrefix string, ours Record, inNew int) (int, error) {
+func ensure(ctx context.Context, kv clientv3.KV, storagePrefix string, ours Record, ofNew int) (bool, error) {
 	key := Key(storagePrefix)
 	for {
 		stored, revision, err := read(ctx, kv, key, ours.Version)
 		if err != nil || revision > 0 && stored.Format >= ours.Format {
-			return stored.Format, err
+			return false, err
 		}
+		record, isNew := ours, false
 		if revision == 0 {
 			all, err := kv.Get(ctx, path.Join("/", storagePrefix)+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 			if err != nil {
-				return 0, fmt.Errorf("counting the keys below %s: %w", storagePrefix, err)
+				return false, fmt.Errorf("counting the keys below %s: %w", storagePrefix, err)
 			}
 			if all.Count == 0 {
-				ours.Format = max(ours.Format, inNew)
+				record.Format, isNew = max(ours.Format, ofNew), true
 			}
 		}
 		// Another server that starts may have come first: then its word is read.
-		if written, err := write(ctx, kv, key, ours, revision); err != nil || written {
-			return ours.Format, err
+		if written, err := write(ctx, kv, key, record, revision); err != nil || written {
+			return isNew && written, err
 		}
 	}
 }

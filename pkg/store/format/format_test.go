@@ -139,10 +139,13 @@ func TestNewStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for prefix, want := range map[string]int{"/new": Protobuf, "/old": Writes, "/ol": Protobuf} {
-		for range 2 { // at the next start, too
-			got, err := Ensure(t.Context(), client, prefix, "v2", Protobuf)
-			if err != nil || got != want {
-				t.Errorf("%s has format %d, %v, want %d", prefix, got, err, want)
+		for i := range 2 { // at the next start it has the same format, and is not new
+			isNew, err := Ensure(t.Context(), client, prefix, "v2", Protobuf)
+			if err != nil || isNew != (i == 0 && want == Protobuf) {
+				t.Errorf("%s is new at start %d: %t, %v", prefix, i, isNew, err)
+			}
+			if stored, _, err := Read(t.Context(), client, prefix, "v2"); err != nil || stored.Format != want {
+				t.Errorf("%s has format %d, %v, want %d", prefix, stored.Format, err, want)
 			}
 		}
 	}
