@@ -60,9 +60,10 @@ type formatKeeper struct {
 	clock     clock.WithTicker
 	// toJSON writes all objects again that are stored in protobuf.
 	toJSON func(context.Context) (int, error)
-	// agreedAt is since when all servers agree; zero if they do not. What the store says was written
-	// at revision before that, so that all servers that came later have read it.
+	// agreedAt is since when all servers agree; zero if they do not. The store has had the format stored
+	// since before that, so that all servers that came later have read it. revision wrote it last.
 	agreedAt time.Time
+	stored   int
 	revision int64
 }
 
@@ -104,11 +105,14 @@ func (k *formatKeeper) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if revision != k.revision {
-		k.revision, k.agreedAt = revision, time.Time{}
+	isOfProtobuf := k.mediaType == runtime.ContentTypeProtobuf
+	// That another server begins to write protobuf is no reason for this one to begin later.
+	if stored.Format != k.stored || revision != k.revision && !isOfProtobuf {
+		k.agreedAt = time.Time{}
 	}
-	if k.mediaType == runtime.ContentTypeProtobuf {
-		return k.raise(ctx, stored.Format, revision)
+	k.stored, k.revision = stored.Format, revision
+	if isOfProtobuf {
+		return k.raise(ctx, stored, revision)
 	}
 	if stored.Format < format.Protobuf {
 		return nil
@@ -116,21 +120,26 @@ func (k *formatKeeper) look(ctx context.Context) error {
 	return k.lower(ctx, revision)
 }
 
-// raise lets this server write protobuf, if it is time.
-func (k *formatKeeper) raise(ctx context.Context, stored int, revision int64) error {
-	isRaised := stored >= format.Protobuf
+// raise raises the format of the store, and then lets this server write protobuf, each if it is time.
+func (k *formatKeeper) raise(ctx context.Context, stored format.Record, revision int64) error {
+	isRaised := stored.Format >= format.Protobuf
 	if k.format.IsProtobuf() {
 		if isRaised {
 			return nil
 		}
-		return k.write(ctx, format.Protobuf, revision) // another server lowered it before it saw this one
+		return k.write(ctx, recordOf(format.Protobuf), revision) // another server lowered it before it saw this one
 	}
 	agree, err := k.agree(ctx, writesJSON, writesProtobuf)
 	if err != nil || !agree {
 		return err
 	}
 	if !isRaised {
-		return k.write(ctx, format.Protobuf, revision)
+		return k.write(ctx, recordOf(format.Protobuf), revision)
+	}
+	// It is written again, so that no server lowers it which has begun to rewrite all as JSON: some of
+	// what this server writes may be behind it, and this server may stop before the other one looks.
+	if err := k.write(ctx, stored, revision); err != nil {
+		return err
 	}
 	k.format.UseProtobuf()
 	klog.FromContext(ctx).Info("Storing objects as protobuf, because all API servers read that")
@@ -162,7 +171,7 @@ func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
 	if agree, err := k.agree(ctx, writesJSON); err != nil || !agree {
 		return errors.Join(errFormatChanged, err)
 	}
-	if err := k.write(ctx, format.Writes, revision); err != nil {
+	if err := k.write(ctx, recordOf(format.Writes), revision); err != nil {
 		return err
 	}
 	log.Info("All objects are stored as JSON, which earlier versions read", "rewritten", rewritten)
@@ -171,11 +180,14 @@ func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
 
 var errFormatChanged = errors.New("an API server came meanwhile that is to store protobuf")
 
+// recordOf is what this version writes down of a format.
+func recordOf(to int) format.Record { return format.Record{Format: to, Version: version.Get()} }
+
 // write writes down the format of the store.
-func (k *formatKeeper) write(ctx context.Context, to int, revision int64) error {
-	written, err := format.Write(ctx, k.etcd, k.etcd.prefix, format.Record{Format: to, Version: version.Get()}, revision)
+func (k *formatKeeper) write(ctx context.Context, record format.Record, revision int64) error {
+	written, err := format.Write(ctx, k.etcd, k.etcd.prefix, record, revision)
 	if err == nil && !written {
-		return errors.New("another API server has changed the format of the store")
+		return errors.New("another API server has written the format of the store meanwhile")
 	}
 	return err
 }
