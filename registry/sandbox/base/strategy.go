@@ -139,8 +139,9 @@ func Warn(ctx context.Context, warnings []string) {
 
 // WholeSeconds drops what etcd does not keep of a time. Many clients send
 // fractions of a second; sent again, they would look like a change every time.
+// The zero time is none: JSON has null for it, and protobuf would keep it.
 func WholeSeconds(t *metav1.Time) *metav1.Time {
-	if t == nil {
+	if t == nil || t.Truncate(time.Second).IsZero() {
 		return nil
 	}
 	return &metav1.Time{Time: t.Truncate(time.Second)}

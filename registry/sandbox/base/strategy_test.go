@@ -102,8 +102,10 @@ func TestSpecChangedOfQuantities(t *testing.T) {
 }
 
 func TestWholeSeconds(t *testing.T) {
-	if WholeSeconds(nil) != nil {
-		t.Error("no time became a time")
+	for _, none := range []*metav1.Time{nil, {}, {Time: time.Time{}.Add(time.Millisecond)}} {
+		if got := WholeSeconds(none); got != nil {
+			t.Errorf("no time became %v", got)
+		}
 	}
 	in := metav1.NewTime(now.Add(900 * time.Millisecond))
 	if got := WholeSeconds(&in); !got.Time.Equal(now) {
