@@ -49,8 +49,10 @@ func serverID(id, mediaType string) string {
 // of the store read that, or in JSON. When all servers are to store JSON, the first of them writes what
 // is stored in protobuf again, so that earlier versions can read it.
 //
-// Servers of earlier versions end at their start if the format of the store is format.Protobuf. So it
-// rises before the first object is stored in protobuf, and falls after the last was rewritten.
+// The format of the store rises before the first object is stored in protobuf, and falls after the last
+// was rewritten. So servers that know the format, but do not read format.Protobuf, end at their start.
+// Servers of before the format do start, and do not become ready, because they cannot read what is in
+// protobuf. While they serve, only the list of servers keeps others from storing protobuf.
 type formatKeeper struct {
 	format *StorageFormat
 	// mediaType is that in which objects are to be stored.

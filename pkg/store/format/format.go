@@ -27,7 +27,7 @@ import (
 const (
 	// Reads is the newest format that this version reads. It reads all before.
 	Reads = 2
-	// Writes is the format that this version writes: Reads, or one less.
+	// Writes is the format that this version writes, without protobuf: Reads, or one less.
 	Writes = 1
 	// Protobuf is the format of a store in which objects may be stored as protobuf.
 	Protobuf = 2
