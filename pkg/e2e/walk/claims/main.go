@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/e2e/walk"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
@@ -56,7 +57,9 @@ func claims(t *testing.T, folder string, number int) {
 	stocked := testutil.Start(t)
 	stocked.Stock(t, stocked.Set(t, "team", "pool", int32(2*number)+1), 0, 2*number+1)
 	stocked.Stop()
-	server := testutil.Start(t, testutil.WithEtcd(stocked.EtcdServers))
+	// A server on a store of another writes JSON for its first half minute.
+	server := testutil.Start(t, testutil.WithEtcd(stocked.EtcdServers),
+		testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.StorageFormat.UseProtobuf() }))
 	client, err := rest.HTTPClientFor(server.Config)
 	if err != nil {
 		t.Fatal(err)
