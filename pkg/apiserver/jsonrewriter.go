@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 
@@ -16,10 +17,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 const (
@@ -61,9 +64,14 @@ func newJSONRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection) (*j
 	return r, nil
 }
 
-// rewrite writes all objects again that are stored in protobuf, and returns how many these were.
+// errNotAsJSON is of one object, so that others may do. Users can make such an object: JSON has six bytes
+// for some characters.
+var errNotAsJSON = errors.New("cannot be stored as JSON")
+
+// rewrite writes all objects again that are stored in protobuf, and returns how many these were. It reads
+// all also if some cannot be stored as JSON, and fails then. At any other error it ends.
 func (r *jsonRewriter) rewrite(ctx context.Context) (int, error) {
-	rewritten := 0
+	rewritten, failed := 0, 0
 	for _, resource := range r.resources {
 		start, end := resource.prefix, clientv3.GetPrefixRangeEnd(resource.prefix)
 		for start != "" {
@@ -74,10 +82,13 @@ func (r *jsonRewriter) rewrite(ctx context.Context) (int, error) {
 			start = ""
 			for _, kv := range page.Kvs {
 				changed, err := r.one(ctx, resource, kv)
-				if err != nil {
+				switch {
+				case errors.Is(err, errNotAsJSON):
+					failed++
+					klog.FromContext(ctx).Error(err, "Failed to store an object as JSON")
+				case err != nil:
 					return rewritten, err
-				}
-				if changed {
+				case changed:
 					rewritten++
 				}
 				if page.More {
@@ -85,6 +96,9 @@ func (r *jsonRewriter) rewrite(ctx context.Context) (int, error) {
 				}
 			}
 		}
+	}
+	if failed > 0 {
+		return rewritten, fmt.Errorf("%d objects, which are in the log, %w", failed, errNotAsJSON)
 	}
 	return rewritten, nil
 }
@@ -103,11 +117,11 @@ func (r *jsonRewriter) one(ctx context.Context, resource jsonResource, kv *mvccp
 		}
 		object, err := runtime.Decode(resource.codec, plain)
 		if err != nil {
-			return false, fmt.Errorf("decoding %s: %w", key, err)
+			return false, fmt.Errorf("%s %w: decoding it: %w", key, errNotAsJSON, err)
 		}
 		js, err := runtime.Encode(resource.codec, object)
 		if err != nil {
-			return false, fmt.Errorf("encoding %s as JSON: %w", key, err)
+			return false, fmt.Errorf("%s %w: %w", key, errNotAsJSON, err)
 		}
 		data, err := resource.transformer.TransformToStorage(ctx, js, value.DefaultContext(key))
 		if err != nil {
@@ -121,6 +135,9 @@ func (r *jsonRewriter) one(ctx context.Context, resource jsonResource, kv *mvccp
 			Then(clientv3.OpPut(key, string(data), clientv3.WithIgnoreLease())).
 			Else(clientv3.OpGet(key)).
 			Commit()
+		if etcdtxn.IsTooLarge(err) {
+			return false, fmt.Errorf("%s %w, make it smaller: %w", key, errNotAsJSON, err)
+		}
 		if err != nil {
 			return false, fmt.Errorf("writing %s: %w", key, err)
 		}

@@ -28,6 +28,8 @@ const (
 	// formatSettle is for how long all servers have to agree before it does. A server that has read
 	// the format of the store at its start is in the list of servers within that time.
 	formatSettle = 30 * time.Second
+	// formatPause is how long a server waits after it could not store all as JSON: it reads the whole store.
+	formatPause = 5 * time.Minute
 )
 
 // The names of servers have one of these parts, by what they are to write. Those of versions that do
@@ -67,6 +69,8 @@ type formatKeeper struct {
 	agreedAt time.Time
 	stored   int
 	revision int64
+	// restUntil is when this server tries again to store all as JSON.
+	restUntil time.Time
 }
 
 // ensureFormat lets a server write protobuf from its start in a store in which there was nothing. In
@@ -151,7 +155,7 @@ func (k *formatKeeper) raise(ctx context.Context, stored format.Record, revision
 // lower rewrites all objects as JSON, if this server is the one to do it and it is time.
 func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
 	agree, err := k.agree(ctx, writesJSON)
-	if err != nil || !agree {
+	if err != nil || !agree || k.clock.Now().Before(k.restUntil) {
 		return err
 	}
 	said, self, err := k.servers.Said(ctx)
@@ -167,8 +171,8 @@ func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
 	log.Info("Storing all objects as JSON")
 	rewritten, err := k.toJSON(ctx)
 	if err != nil {
-		k.agreedAt = k.clock.Now()
-		return fmt.Errorf("storing all objects as JSON: %w", err)
+		k.restUntil = k.clock.Now().Add(formatPause)
+		return fmt.Errorf("storing all objects as JSON, which is tried again in %v: %w", formatPause, err)
 	}
 	if agree, err := k.agree(ctx, writesJSON); err != nil || !agree {
 		return errors.Join(errFormatChanged, err)

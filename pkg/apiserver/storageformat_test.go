@@ -198,6 +198,45 @@ func TestStorageFormat(t *testing.T) {
 	}
 }
 
+// TestTooLargeAsJSON: an object that is too large for etcd as JSON stays protobuf, and so does the format of
+// the store, until it is smaller. All others become JSON.
+func TestTooLargeAsJSON(t *testing.T) {
+	t.Parallel()
+	etcd := testutil.StartEtcd(t)
+	stored := newStoredFormats(t, etcd)
+	server := testutil.Start(t, testutil.WithEtcd(etcd))
+	server.Template(t, "default", "z-small")
+	large := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "a-large", Annotations: map[string]string{"a": strings.Repeat("<", 260_000)}, // six bytes each in JSON
+	}}
+	large.Spec.Template = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"annotations":{"a":%q}},"spec":{"containers":[{"name":"main","image":"busybox"}]}}`, strings.Repeat("x", 100_000))}
+	large, err := inProtobuf(t, server).SandboxTemplates("default").Create(t.Context(), large, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.expect(t, 0, 2, format.Protobuf)
+	server.Stop()
+
+	clock := clocktesting.NewFakeClock(time.Now())
+	back := testutil.Start(t, testutil.WithEtcd(etcd), inMediaType(runtime.ContentTypeJSON, clock))
+	expectCount := func(js, protobuf, is int) {
+		t.Helper()
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			clock.Step(time.Minute)
+			if gotJS, gotProtobuf, got := stored.count(ctx, t); gotJS != js || gotProtobuf != protobuf || got != is {
+				return fmt.Errorf("%d objects are JSON and %d protobuf, format %d", gotJS, gotProtobuf, got)
+			}
+			return nil
+		})
+	}
+	expectCount(1, 1, format.Protobuf)
+	large.Annotations = nil
+	if _, err := inProtobuf(t, back).SandboxTemplates("default").Update(t.Context(), large, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expectCount(2, 0, format.Writes)
+}
+
 // TestNewStoreIsProtobuf: a store in which there is nothing is protobuf from the start. The next server
 // on it waits until it has seen that all servers read protobuf, because its format keeps no server of
 // before the format away.

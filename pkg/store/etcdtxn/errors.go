@@ -69,7 +69,7 @@ func NothingWritten(err error) bool {
 // lost connection, a change of leader) leaves the outcome open.
 func classify(err error) error {
 	switch {
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps), largerThanMessages(err):
+	case IsTooLarge(err):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%w: %w: %w", ErrUnknownOutcome, ErrNoSpace, err)
@@ -87,6 +87,11 @@ func classify(err error) error {
 		return fmt.Errorf("etcd refused the transaction: %w", err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+}
+
+// IsTooLarge reports whether an error of etcd's client means that a request was too large.
+func IsTooLarge(err error) bool {
+	return errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) || largerThanMessages(err)
 }
 
 // largerThanMessages reports whether gRPC did not send, or not accept, a request
