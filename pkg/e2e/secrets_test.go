@@ -77,7 +77,10 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 	public := etcdDump(t, all.Etcd)
 	own := "/sandlot/agents.kruise.io/sandboxclaims/" + crashNamespace + "/" + claim.Name
-	stored := public[own]
+	stored, err := testutil.StoredJSON(public[own])
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !strings.Contains(stored, value) || !strings.Contains(stored, `"status"`) {
 		t.Fatalf("the claim is not stored as expected: %q", stored)
 	}

@@ -128,7 +128,10 @@ func onTemplate(claim *v1alpha1.SandboxClaim) {
 	claim.Spec.TemplateName, claim.Spec.SandboxTemplateRef = "", &v1alpha1.SandboxClaimTemplateRef{Name: claim.Name}
 }
 
-func isCompleted(claim string) bool { return strings.Contains(claim, `"phase":"Completed"`) }
+func isCompleted(claim string) bool {
+	text, err := testutil.StoredJSON(claim)
+	return err == nil && strings.Contains(text, `"phase":"Completed"`)
+}
 
 var stages = []stage{
 	{
