@@ -26,9 +26,6 @@ PACKAGES ?= ./pkg/e2e/cluster ./pkg/integration ./pkg/apiserver $(MODULES)
 # The tests of these packages run our programs, or load a server as fast as they can. The race
 # detector would see nothing of the programs, and slow the server down: they run without it.
 PROGRAM_TESTS := /(pkg/e2e|artifacts/deploy)(/|$$)
-# How many parallel tests of one of the other packages run at a time: more than there are
-# processors, because they wait for their servers.
-AT_ONCE ?= 4
 # The minor of Kubernetes that control planes are of, such as 1.36: a folder of
 # hack/controlplane. Without it, the newest.
 KUBERNETES ?=
@@ -134,7 +131,7 @@ test: controlplane ## Run all tests, with -race where there is a C compiler, but
 	others="$$(grep -vE '$(PROGRAM_TESTS)' <<<"$$packages" | xargs)"; \
 	if [[ -n $$programs ]]; then $(call gotest,$$programs,-trimpath -timeout 60m $(TESTARGS)) || failed=1; fi; \
 	if [[ -n $$others ]]; then \
-		CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,$$others,$(RACE) -parallel $(AT_ONCE) -timeout 60m $(TESTARGS)) || failed=1; fi; \
+		CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,$$others,$(RACE) -timeout 60m $(TESTARGS)) || failed=1; fi; \
 	exit $$failed
 
 .PHONY: test-long

@@ -113,7 +113,8 @@ func TestCrashWhileMounting(t *testing.T) {
 			for _, value := range txn.Puts {
 				marks = marks || strings.Contains(value, v1alpha1.AnnotationMounting)
 			}
-			return m.txn(marks, strings.Contains(claim, `"phase":"Completed"`))
+			text, err := testutil.StoredJSON(claim)
+			return m.txn(marks, err == nil && strings.Contains(text, `"phase":"Completed"`))
 		}
 		return etcdtap.Pass
 	}, func(txn etcdtap.Txn) {
