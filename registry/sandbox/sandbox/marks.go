@@ -131,6 +131,9 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []accesscheck.Right {
 		}
 	}
 	for _, key := range accesscheck.Changed(sandbox.Annotations, old.Annotations) {
+		if key == v1alpha1.AnnotationAPI { // base.SetAPI and base.KeepAPI write it, whatever the request has
+			continue
+		}
 		change(meta.Child("annotations"), key, claimAnnotations.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
 	for _, key := range accesscheck.Changed(sandbox.Labels, old.Labels) {

@@ -5,6 +5,7 @@ package sandbox_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -227,6 +229,38 @@ func changing(changes ...func(*v1alpha1.Sandbox)) rest.UpdatedObjectInfo {
 		}
 		return sb, nil
 	})
+}
+
+// TestRightsOfAgentSandbox checks that a sandbox that is made in the group of agent-sandbox takes no other rights
+// than one of OpenKruise's group. That the server notes the group on it takes none.
+func TestRightsOfAgentSandbox(t *testing.T) {
+	fixture := registrytest.New(t)
+	store, err := sandbox.NewStore(fixture.Scheme, fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Destroy)
+	ctx := genericapirequest.WithRequestInfo(registrytest.Context(t, resource), &genericapirequest.RequestInfo{
+		IsResourceRequest: true, Verb: "create", APIGroup: v1alpha1.AgentsGroup, APIVersion: "v1beta1", Resource: "sandboxes", Namespace: registrytest.Namespace,
+	})
+	may := &rightList{}
+	r := sandbox.NewREST(fixture.Scheme, store, may, nil, nil, nil).Sandbox
+	for i, key := range []string{"", v1alpha1.AnnotationAPI, v1alpha1.AnnotationStarting} {
+		sb := registrytest.NewSandbox(fmt.Sprint("sandbox-", i))
+		if key != "" {
+			annotated(key, "forged")(sb)
+		}
+		created, err := r.Create(ctx, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+		if key == v1alpha1.AnnotationStarting {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("with %s: %v, want Forbidden", key, err)
+			}
+			continue
+		}
+		if err != nil || created.(*v1alpha1.Sandbox).Annotations[v1alpha1.AnnotationAPI] != v1alpha1.AgentsGroup {
+			t.Errorf("with %q: created %v, %v", key, created, err)
+		}
+	}
 }
 
 // Garbage collectors take away references to owners that are gone or being deleted,
