@@ -121,6 +121,7 @@ bin/release:
 
 ##@ Test
 
+# While the tests of programs wait, what the others need is compiled, at the lowest priority.
 .PHONY: test
 test: controlplane ## Run all tests, with -race where there is a C compiler, but for those of programs (TESTARGS, PACKAGES, RERUN=1)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
@@ -129,7 +130,10 @@ test: controlplane ## Run all tests, with -race where there is a C compiler, but
 	packages="$$(go list $(PACKAGES))" || exit; \
 	programs="$$(grep -E '$(PROGRAM_TESTS)' <<<"$$packages" | xargs)"; \
 	others="$$(grep -vE '$(PROGRAM_TESTS)' <<<"$$packages" | xargs)"; \
+	if [[ -n $$programs && -n $$others ]]; then \
+		CGO_ENABLED=$(if $(RACE),1,0) nice -n 19 go list -export -test -deps $(RACE) $$others >/dev/null 2>&1 & compiling=$$!; fi; \
 	if [[ -n $$programs ]]; then $(call gotest,$$programs,-trimpath -timeout 60m $(TESTARGS)) || failed=1; fi; \
+	if [[ -n $${compiling:-} ]]; then kill $$compiling 2>/dev/null; wait $$compiling; fi; \
 	if [[ -n $$others ]]; then \
 		CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,$$others,$(RACE) -timeout 60m $(TESTARGS)) || failed=1; fi; \
 	exit $$failed
