@@ -85,13 +85,15 @@ func testBadInput(t *testing.T, c *conn) {
 		method, path, contentType, body string
 		want                            string
 	}{
-		"create":             {http.MethodPost, claimsPath, contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc": time: invalid duration "abc"`},
-		"create, YAML":       {http.MethodPost, claimsPath, contentYAML, fmt.Sprintf(claim, `"shutdownTime":"x"`), `spec.shutdownTime: Invalid value: "x": parsing time`},
-		"create, lenient":    {http.MethodPost, claimsPath + "?fieldValidation=Ignore", contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
-		"create, strict":     {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1,"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
-		"create, unknown":    {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1`), `unknown field "spec.foo"`},
-		"update":             {http.MethodPut, setsPath + "/a", contentJSON, set(`[]`), `spec.scaleStrategy.maxUnavailable: Invalid value: "[]"`},
-		"JSON patch":         {http.MethodPatch, setsPath + "/a", string(types.JSONPatchType), `[{"op":"replace","path":"/spec/replicas","value":"x"}]`, `spec.replicas: Invalid value: "x": must be an integer`},
+		"create":          {http.MethodPost, claimsPath, contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc": time: invalid duration "abc"`},
+		"create, YAML":    {http.MethodPost, claimsPath, contentYAML, fmt.Sprintf(claim, `"shutdownTime":"x"`), `spec.shutdownTime: Invalid value: "x": parsing time`},
+		"create, lenient": {http.MethodPost, claimsPath + "?fieldValidation=Ignore", contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
+		"create, strict":  {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1,"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
+		"create, unknown": {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1`), `unknown field "spec.foo"`},
+		"update":          {http.MethodPut, setsPath + "/a", contentJSON, set(`[]`), `spec.scaleStrategy.maxUnavailable: Invalid value: "[]"`},
+		"JSON patch":      {http.MethodPatch, setsPath + "/a", string(types.JSONPatchType), `[{"op":"replace","path":"/spec/replicas","value":"x"}]`, `spec.replicas: Invalid value: "x": must be an integer`},
+		"JSON patch, test": {http.MethodPatch, setsPath + "/a", string(types.JSONPatchType), `[{"op":"test","path":"/spec/template/spec/containers","value":[null]}]`,
+			"a JSON Patch that tests a list must not have null in a value"},
 		"merge patch":        {http.MethodPatch, setsPath + "/a", string(types.MergePatchType), `{"spec":{"replicas":"x"}}`, `spec.replicas: Invalid value: "x": must be an integer`},
 		"apply":              {http.MethodPatch, setsPath + "/a?fieldManager=m", string(types.ApplyYAMLPatchType), set(`{}`), `spec.scaleStrategy.maxUnavailable: Invalid value: "{}"`},
 		"apply onto nothing": {http.MethodPatch, claimsPath + "/a?fieldManager=m", string(types.ApplyYAMLPatchType), fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc": time: invalid duration "abc"`},

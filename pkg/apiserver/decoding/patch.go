@@ -5,12 +5,15 @@ package decoding
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,6 +66,8 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //     objects become by patches is when it is decoded, see NewSerializer, and so are creates and
 //     updates (PUT): of these a long status, which the server does not take over, is emptied
 //     before that.
+//  5. A JSON Patch that tests a list and has a null is refused: the library of the generic handlers
+//     panics if it compares null with an item of a list.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
@@ -78,7 +83,10 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		case info.Verb != "patch":
 			err = o.emptyStatus(req, mediaType, o.kindOf(info), info.Verb == "update")
 		case err == nil && patch == types.JSONPatchType:
-			_, err = o.read(req, info.Subresource == "")
+			var body []byte
+			if body, err = o.read(req, info.Subresource == ""); err == nil && testsListsWithNull(body) {
+				err = apierrors.NewBadRequest("a JSON Patch that tests a list must not have null in a value")
+			}
 		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 			// The generic handlers take what is before the semicolon, also where the rest is wrong.
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -99,6 +107,39 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// testsListsWithNull reports whether a JSON Patch has an operation "test" with a list in its value, and
+// a null in the value of any operation.
+func testsListsWithNull(patch []byte) bool {
+	var operations []map[string]any
+	if err := json.Unmarshal(patch, &operations); err != nil {
+		return false // the generic handlers have their own error for that
+	}
+	list := func(v any) bool { _, ok := v.([]any); return ok }
+	null := func(v any) bool { return v == nil }
+	tests, has := false, false
+	for _, o := range operations {
+		value, ok := o["value"]
+		tests = tests || o["op"] == "test" && hasValue(value, list)
+		has = has || ok && hasValue(value, null)
+	}
+	return tests && has
+}
+
+// hasValue reports whether is holds for a value of JSON, or for one in it.
+func hasValue(v any, is func(any) bool) bool {
+	if is(v) {
+		return true
+	}
+	in := func(v any) bool { return hasValue(v, is) }
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, in)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), in)
+	}
+	return false
 }
 
 // strictForKubectlPatch sets fieldValidation=Strict, the default of other commands of kubectl, on

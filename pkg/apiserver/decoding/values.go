@@ -196,6 +196,9 @@ func badValue(decoder *json.Decoder, t reflect.Type, path *field.Path) *field.Er
 	token, _ := decoder.Token() // nil with an error, which comes again
 	switch token := token.(type) {
 	case json.Delim:
+		if isValue { // it does not decode, so what is in it matters to checkNumbers only
+			t = reflect.TypeFor[struct{}]()
+		}
 		return badValueIn(decoder, token, t, path)
 	case string, json.Number:
 		text := fmt.Sprint(token)
@@ -274,6 +277,9 @@ func fieldOf(t reflect.Type, key string) reflect.Type {
 			embedded := f.Type
 			for embedded.Kind() == reflect.Pointer {
 				embedded = embedded.Elem()
+			}
+			if embedded.Kind() != reflect.Struct {
+				continue
 			}
 			if found := fieldOf(embedded, key); found != nil {
 				return found

@@ -5,6 +5,9 @@ package decoding
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +145,67 @@ func TestLargeNumbers(t *testing.T) {
 			t.Errorf("%s: %v, want %v", data, err, want)
 		}
 	}
+}
+
+// TestObjectsForValues checks that an object or a list in the place of any field of our kinds is looked into
+// without a panic, whatever the type of the field is, and that the number in it is refused.
+func TestObjectsForValues(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	for kind, of := range scheme.AllKnownTypes() {
+		if !isOurs(kind.Group) || kind.Version == runtime.APIVersionInternal || !strings.HasPrefix(kind.Kind, "Sandbox") || strings.HasSuffix(kind.Kind, "List") {
+			continue
+		}
+		for _, path := range pathsOf(of, nil, map[reflect.Type]bool{}) {
+			for _, value := range []string{`{"a":{"b":[1e400]}}`, `[{"a":[1e400]}]`, `[[1e400]]`, `{"Format":1e400,"ext":1e400,"seconds":1e400}`} {
+				data := value
+				for _, key := range slices.Backward(path) {
+					if key == "[]" {
+						data = "[" + data + "]"
+					} else {
+						data = fmt.Sprintf("{%q:%s}", key, data)
+					}
+				}
+				if err := checkValues(scheme, []byte(data), kind); err == nil {
+					t.Errorf("%s: %s is not refused", kind, data)
+				}
+			}
+		}
+	}
+}
+
+// pathsOf returns the paths of JSON of the fields of a type, and of what is in them. A type that is within
+// itself is followed once.
+func pathsOf(t reflect.Type, path []string, above map[reflect.Type]bool) (paths [][]string) {
+	if path != nil {
+		paths = append(paths, path)
+	}
+	within := func(t reflect.Type, key string) {
+		paths = append(paths, pathsOf(t, append(slices.Clone(path), key), above)...)
+	}
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return pathsOf(t.Elem(), path, above)
+	case above[t]:
+		return paths
+	case t.Kind() == reflect.Slice:
+		within(t.Elem(), "[]")
+	case t.Kind() == reflect.Map:
+		within(t.Elem(), "key")
+	case t.Kind() == reflect.Struct:
+		above[t] = true
+		defer delete(above, t)
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous && name == "":
+				paths = append(paths, pathsOf(f.Type, path, above)...)
+			case name != "" && name != "-":
+				within(typeOfRaw(f), name)
+			}
+		}
+	}
+	return paths
 }
 
 // TestLongQuantities: a quantity that takes long to parse is refused.
