@@ -147,7 +147,7 @@ func TestLargeNumbers(t *testing.T) {
 	}
 }
 
-// TestObjectsForValues checks that an object or a list in the place of any field of our kinds is looked into
+// TestObjectsForValues checks that an object or a list where a field of our kinds has another type is looked into
 // without a panic, whatever the type of the field is, and that the number in it is refused.
 func TestObjectsForValues(t *testing.T) {
 	scheme := runtime.NewScheme()
