@@ -5,6 +5,7 @@ package options
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 const (
@@ -68,6 +71,44 @@ func (a namelessFirst) Authorize(ctx context.Context, asked authorizer.Attribute
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer.
 func (a namelessFirst) ConditionsAwareAuthorize(ctx context.Context, asked authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, asked))
+}
+
+// fairReviews limits how many rights of a user the cluster is asked for at a time. The client that asks has a
+// rate limit, and serves who comes first: without this, a user who asks for thousands of rights makes all
+// others wait behind them. More requests of that user wait.
+type fairReviews struct {
+	authorizer.Authorizer
+	slots *fairness.Slots
+}
+
+const (
+	// maxReviews is how many rights the cluster is asked for at a time, and maxReviewsOfUser how many of
+	// them are of one user. At the rate of the client, 200 a second, these take 0.6 and 0.2 s.
+	maxReviews       = 128
+	maxReviewsOfUser = 32
+)
+
+func newFairReviews(inner authorizer.Authorizer) fairReviews {
+	return fairReviews{inner, fairness.NewSlots(maxReviews, maxReviewsOfUser)}
+}
+
+// Authorize implements authorizer.Authorizer.
+func (a fairReviews) Authorize(ctx context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+	var name string
+	if u := asked.GetUser(); u != nil {
+		name = u.GetName()
+	}
+	release, err := a.slots.Wait(ctx, name)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("waiting for other reviews of user %q: %w", name, err)
+	}
+	defer release()
+	return a.Authorizer.Authorize(ctx, asked)
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (a fairReviews) ConditionsAwareAuthorize(ctx context.Context, asked authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, asked))
 }
 

@@ -103,3 +103,45 @@ func TestNamelessFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestFairReviews checks that a user who asks for rights without end has a bounded number of reviews under way,
+// so that others do not wait behind them, and that a request that is gone waits no more.
+func TestFairReviews(t *testing.T) {
+	began, end := make(chan string, 3*maxReviewsOfUser), make(chan struct{})
+	a := newFairReviews(authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+		began <- asked.GetUser().GetName()
+		<-end
+		return authorizer.DecisionAllow, "", nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ask := func(name string) error {
+		_, _, err := a.Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}})
+		return err
+	}
+	const asked = 3 * maxReviewsOfUser
+	errs := make(chan error, asked+1)
+	for range asked {
+		go func() { errs <- ask("eve") }()
+	}
+	for range maxReviewsOfUser {
+		if who := <-began; who != "eve" {
+			t.Fatalf("%s is reviewed", who)
+		}
+	}
+	go func() { errs <- ask("ann") }()
+	if who := <-began; who != "ann" {
+		t.Errorf("%s has more than %d reviews at a time", who, maxReviewsOfUser)
+	}
+	cancel()
+	for range asked - maxReviewsOfUser { // those that wait
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that is gone: %v", err)
+		}
+	}
+	close(end)
+	for range maxReviewsOfUser + 1 {
+		if err := <-errs; err != nil {
+			t.Errorf("a review: %v", err)
+		}
+	}
+}

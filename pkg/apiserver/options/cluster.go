@@ -54,7 +54,7 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 	if err := o.Authorization.ApplyTo(&cfg.Authorization); err != nil {
 		return fmt.Errorf("authorization: %w", err)
 	}
-	cfg.Authorization.Authorizer = namelessFirst{cfg.Authorization.Authorizer}
+	cfg.Authorization.Authorizer = namelessFirst{newFairReviews(cfg.Authorization.Authorizer)}
 	if err := o.CoreAPI.ApplyTo(cfg); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
