@@ -50,6 +50,7 @@ pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
 pkg/store/format:
 pkg/store/revisioncache:
+pkg/store/rewriting:
 pkg/tokens: pkg/fairness | runtime serving etcd
 pkg/version: | client server
 
@@ -65,7 +66,7 @@ pkg/allocator/reconciler: pkg/fairness | runtime server etcd
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd
 registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
 pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
-pkg/store/reencryption: pkg/apiserver/storekeys
+pkg/store/reencryption: pkg/apiserver/storekeys pkg/store/rewriting
 pkg/store/snapshot:
 
 # What reads a store.

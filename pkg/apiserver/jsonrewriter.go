@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,13 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
-)
-
-const (
-	// jsonPageSize is how many values are read at a time. A value may have 1.5 MiB.
-	jsonPageSize = 50
-	// jsonRewritesPerSecond bounds what it costs the store, and those who watch it, to store all as JSON.
-	jsonRewritesPerSecond = 200
+	"github.com/sandlot-io/sandlot/pkg/store/rewriting"
 )
 
 // jsonRewriter writes objects again that are stored in protobuf. The codecs of its resources encode JSON.
@@ -47,7 +40,7 @@ type jsonResource struct {
 }
 
 func newJSONRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection) (*jsonRewriter, error) {
-	r := &jsonRewriter{kv: etcd.Client, limiter: flowcontrol.NewTokenBucketRateLimiter(jsonRewritesPerSecond, jsonRewritesPerSecond)}
+	r := &jsonRewriter{kv: etcd.Client, limiter: rewriting.NewLimiter()}
 	for _, name := range storekeys.Resources() {
 		options, err := getter.GetRESTOptions(v1alpha1.Resource(name), nil)
 		if err != nil {
@@ -73,28 +66,28 @@ var errNotAsJSON = errors.New("cannot be stored as JSON")
 func (r *jsonRewriter) rewrite(ctx context.Context) (int, error) {
 	rewritten, failed := 0, 0
 	for _, resource := range r.resources {
-		start, end := resource.prefix, clientv3.GetPrefixRangeEnd(resource.prefix)
-		for start != "" {
-			page, err := r.kv.Get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(jsonPageSize))
-			if err != nil {
-				return rewritten, fmt.Errorf("reading from %s: %w", start, err)
-			}
-			start = ""
-			for _, kv := range page.Kvs {
-				changed, err := r.one(ctx, resource, kv)
-				switch {
-				case errors.Is(err, errNotAsJSON):
+		objects := rewriting.Rewriting{
+			KV: r.kv, Limiter: r.limiter,
+			Change: resource.asJSON,
+			Done: func(key string, written bool, err error) error {
+				if etcdtxn.IsTooLarge(err) {
+					err = fmt.Errorf("%s %w, make it smaller: %w", key, errNotAsJSON, err)
+				}
+				if err != nil && !errors.Is(err, errNotAsJSON) {
+					return err
+				}
+				if err != nil {
 					failed++
 					klog.FromContext(ctx).Error(err, "Failed to store an object as JSON")
-				case err != nil:
-					return rewritten, err
-				case changed:
+				}
+				if written {
 					rewritten++
 				}
-				if page.More {
-					start = string(kv.Key) + "\x00"
-				}
-			}
+				return nil
+			},
+		}
+		if err := objects.Below(ctx, resource.prefix); err != nil {
+			return rewritten, err
 		}
 	}
 	if failed > 0 {
@@ -103,51 +96,26 @@ func (r *jsonRewriter) rewrite(ctx context.Context) (int, error) {
 	return rewritten, nil
 }
 
-// one writes an object again, if it is stored in protobuf, and if no other client wrote it meanwhile.
-// Otherwise what that wrote is looked at.
-func (r *jsonRewriter) one(ctx context.Context, resource jsonResource, kv *mvccpb.KeyValue) (bool, error) {
-	for {
-		key := string(kv.Key)
-		plain, _, err := resource.transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(key))
-		if err != nil {
-			return false, fmt.Errorf("decrypting %s: %w", key, err)
-		}
-		if !decoding.IsProtobuf(plain) {
-			return false, nil
-		}
-		object, err := runtime.Decode(resource.codec, plain)
-		if err != nil {
-			return false, fmt.Errorf("%s %w: decoding it: %w", key, errNotAsJSON, err)
-		}
-		js, err := runtime.Encode(resource.codec, object)
-		if err != nil {
-			return false, fmt.Errorf("%s %w: %w", key, errNotAsJSON, err)
-		}
-		data, err := resource.transformer.TransformToStorage(ctx, js, value.DefaultContext(key))
-		if err != nil {
-			return false, fmt.Errorf("encrypting %s: %w", key, err)
-		}
-		if err := r.limiter.Wait(ctx); err != nil {
-			return false, err
-		}
-		resp, err := r.kv.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)).
-			Then(clientv3.OpPut(key, string(data), clientv3.WithIgnoreLease())).
-			Else(clientv3.OpGet(key)).
-			Commit()
-		if etcdtxn.IsTooLarge(err) {
-			return false, fmt.Errorf("%s %w, make it smaller: %w", key, errNotAsJSON, err)
-		}
-		if err != nil {
-			return false, fmt.Errorf("writing %s: %w", key, err)
-		}
-		if resp.Succeeded {
-			return true, nil
-		}
-		now := resp.Responses[0].GetResponseRange().Kvs
-		if len(now) == 0 {
-			return false, nil // deleted
-		}
-		kv = now[0]
+// asJSON returns an object that is stored in protobuf as it is stored in JSON, nil for any other.
+func (r jsonResource) asJSON(ctx context.Context, key string, stored []byte) ([]byte, error) {
+	plain, _, err := r.transformer.TransformFromStorage(ctx, stored, value.DefaultContext(key))
+	if err != nil {
+		return nil, fmt.Errorf("decrypting %s: %w", key, err)
 	}
+	if !decoding.IsProtobuf(plain) {
+		return nil, nil
+	}
+	object, err := runtime.Decode(r.codec, plain)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w: decoding it: %w", key, errNotAsJSON, err)
+	}
+	js, err := runtime.Encode(r.codec, object)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w: %w", key, errNotAsJSON, err)
+	}
+	data, err := r.transformer.TransformToStorage(ctx, js, value.DefaultContext(key))
+	if err != nil {
+		return nil, fmt.Errorf("encrypting %s: %w", key, err)
+	}
+	return data, nil
 }

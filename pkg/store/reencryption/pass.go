@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apiserver/pkg/storage/value"
-)
 
-// pageSize is how many values are read at a time. A value may have 1.5 MiB.
-const pageSize = 50
+	"github.com/sandlot-io/sandlot/pkg/store/rewriting"
+)
 
 // errUnreadable is of a value that cannot be decrypted.
 var errUnreadable = errors.New("which --encryption-provider-config must have")
@@ -35,21 +32,14 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 	var failed, undecrypted int
 	var first error
 	for _, resource := range r.options.Resources {
-		start, end := resource.Prefix, clientv3.GetPrefixRangeEnd(resource.Prefix)
-		for start != "" {
-			page, err := r.options.KV.Get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
-			if err != nil {
-				return rewritten, fmt.Errorf("reading from %s: %w", start, err)
-			}
-			start = ""
-			for _, kv := range page.Kvs {
-				changed, err := r.rewrite(ctx, resource, kv)
-				switch {
-				case ctx.Err() != nil:
-					return rewritten, ctx.Err()
-				case err != nil && !isOfValue(err):
-					return rewritten, err
-				case err != nil:
+		values := rewriting.Rewriting{
+			KV: r.options.KV, Limiter: r.limiter,
+			Change: resource.encryptedAnew,
+			Done: func(_ string, written bool, err error) error {
+				if err != nil && !isOfValue(err) {
+					return err
+				}
+				if err != nil {
 					failed++
 					if errors.Is(err, errUnreadable) {
 						undecrypted++
@@ -57,15 +47,16 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 					if first == nil {
 						first = err
 					}
-				case changed:
+				}
+				if written {
 					rewritten++
 					rewrites.Inc()
 				}
-				start = string(kv.Key) + "\x00"
-			}
-			if !page.More {
-				break
-			}
+				return nil
+			},
+		}
+		if err := values.Below(ctx, resource.Prefix); err != nil {
+			return rewritten, err
 		}
 	}
 	unreadable.Set(float64(undecrypted))
@@ -75,47 +66,24 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 	return rewritten, nil
 }
 
-// rewrite encrypts a value anew, if it is not as a new one would be, and if no other
-// client wrote meanwhile. Otherwise what that wrote is looked at.
-func (r *Rewriter) rewrite(ctx context.Context, resource Resource, kv *mvccpb.KeyValue) (bool, error) {
-	transformer := resource.Transformer
-	for {
-		key := string(kv.Key)
-		plain, stale, err := transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(key))
-		if err != nil {
-			return false, fmt.Errorf("%s, encrypted with %s, %w: %w", key, keyOf(kv.Value), errUnreadable, err)
-		}
-		if !stale {
-			return false, nil
-		}
-		data, err := transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
-		if err == nil && resource.Renew != nil && keyOf(kv.Value) != Plain && keyOf(data) != Plain {
-			if plain, err = resource.Renew(plain); err != nil {
-				return false, fmt.Errorf("renewing %s: %w", key, err)
-			}
-			data, err = transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
-		}
-		if err != nil {
-			return false, fmt.Errorf("encrypting %s: %w", key, err)
-		}
-		if err := r.limiter.Wait(ctx); err != nil {
-			return false, err
-		}
-		resp, err := r.options.KV.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)).
-			Then(clientv3.OpPut(key, string(data), clientv3.WithLease(clientv3.LeaseID(kv.Lease)))).
-			Else(clientv3.OpGet(key)).
-			Commit()
-		if err != nil {
-			return false, fmt.Errorf("writing %s: %w", key, err)
-		}
-		if resp.Succeeded {
-			return true, nil
-		}
-		now := resp.Responses[0].GetResponseRange().Kvs
-		if len(now) == 0 {
-			return false, nil // deleted
-		}
-		kv = now[0]
+// encryptedAnew returns a value as a new one would be encrypted, nil if it is.
+func (r Resource) encryptedAnew(ctx context.Context, key string, stored []byte) ([]byte, error) {
+	plain, stale, err := r.Transformer.TransformFromStorage(ctx, stored, value.DefaultContext(key))
+	if err != nil {
+		return nil, fmt.Errorf("%s, encrypted with %s, %w: %w", key, keyOf(stored), errUnreadable, err)
 	}
+	if !stale {
+		return nil, nil
+	}
+	data, err := r.Transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
+	if err == nil && r.Renew != nil && keyOf(stored) != Plain && keyOf(data) != Plain {
+		if plain, err = r.Renew(plain); err != nil {
+			return nil, fmt.Errorf("renewing %s: %w", key, err)
+		}
+		data, err = r.Transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encrypting %s: %w", key, err)
+	}
+	return data, nil
 }

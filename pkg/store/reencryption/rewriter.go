@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
+	"github.com/sandlot-io/sandlot/pkg/store/rewriting"
 )
 
 const (
@@ -30,8 +31,6 @@ const (
 	// returns. Nothing begins while there are servers of a version that does not, because they
 	// say the key alone.
 	renews = " renews"
-	// rewritesPerSecond bounds what a pass costs the store and those who watch it.
-	rewritesPerSecond = 200
 )
 
 // Servers is the list of the servers of the store.
@@ -75,7 +74,7 @@ func New(o Options) *Rewriter {
 	registerMetrics()
 	return &Rewriter{
 		options: o, at: path.Join("/", o.StoragePrefix, storekeys.Encryption),
-		limiter: flowcontrol.NewTokenBucketRateLimiter(rewritesPerSecond, rewritesPerSecond),
+		limiter: rewriting.NewLimiter(),
 	}
 }
 

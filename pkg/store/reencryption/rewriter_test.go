@@ -26,6 +26,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
+	"github.com/sandlot-io/sandlot/pkg/store/rewriting"
 )
 
 // withKeys encrypts with the first of the keys and can read with all. "plain" is none.
@@ -566,7 +567,7 @@ func (t fullTxn) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.
 // An etcd that takes no writes ends a pass, and says nothing about keys.
 func TestFullEtcd(t *testing.T) { // not beside others, whose metrics are these
 	etcd := startEtcd(t)
-	fill(t, etcd, 0, 2*pageSize, withKeys("k1"))
+	fill(t, etcd, 0, 2*rewriting.PageSize, withKeys("k1"))
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	gets := 0
 	r := newRewriter(full{countedGets{etcd, &gets}}, &server{&servers{said: map[string]string{}}, "a"}, clk, withKeys("k2", "k1"))
