@@ -135,7 +135,7 @@ func (k *formatKeeper) raise(ctx context.Context, stored format.Record, revision
 		}
 		return k.write(ctx, recordOf(format.Protobuf), revision) // another server lowered it before it saw this one
 	}
-	agree, err := k.agree(ctx, writesJSON, writesProtobuf)
+	agree, _, err := k.agree(ctx, writesJSON, writesProtobuf)
 	if err != nil || !agree {
 		return err
 	}
@@ -154,18 +154,9 @@ func (k *formatKeeper) raise(ctx context.Context, stored format.Record, revision
 
 // lower rewrites all objects as JSON, if this server is the one to do it and it is time.
 func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
-	agree, err := k.agree(ctx, writesJSON)
-	if err != nil || !agree || k.clock.Now().Before(k.restUntil) {
+	agree, isFirst, err := k.agree(ctx, writesJSON)
+	if err != nil || !agree || !isFirst || k.clock.Now().Before(k.restUntil) {
 		return err
-	}
-	said, self, err := k.servers.Said(ctx)
-	if err != nil {
-		return err
-	}
-	for name := range said {
-		if name < self {
-			return nil
-		}
 	}
 	log := klog.FromContext(ctx)
 	log.Info("Storing all objects as JSON")
@@ -174,7 +165,7 @@ func (k *formatKeeper) lower(ctx context.Context, revision int64) error {
 		k.restUntil = k.clock.Now().Add(formatPause)
 		return fmt.Errorf("storing all objects as JSON, which is tried again in %v: %w", formatPause, err)
 	}
-	if agree, err := k.agree(ctx, writesJSON); err != nil || !agree {
+	if agree, _, err := k.agree(ctx, writesJSON); err != nil || !agree {
 		return errors.Join(errFormatChanged, err)
 	}
 	if err := k.write(ctx, recordOf(format.Writes), revision); err != nil {
@@ -198,23 +189,26 @@ func (k *formatKeeper) write(ctx context.Context, record format.Record, revision
 	return err
 }
 
-// agree reports whether all servers have been for a while of those that are to write one of these.
-func (k *formatKeeper) agree(ctx context.Context, forms ...string) (bool, error) {
+// agree reports whether all servers have been for a while of those that are to write one of these. isFirst
+// means that this server is the first of all by name.
+func (k *formatKeeper) agree(ctx context.Context, forms ...string) (agree, isFirst bool, err error) {
 	said, self, err := k.servers.Said(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	_, agree := said[self]
+	_, agree = said[self]
+	isFirst = true
 	for name := range said {
 		agree = agree && slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return slices.Contains(forms, part) })
+		isFirst = isFirst && self <= name
 	}
 	now := k.clock.Now()
 	if !agree {
 		k.agreedAt = time.Time{}
-		return false, nil
+		return false, isFirst, nil
 	}
 	if k.agreedAt.IsZero() {
 		k.agreedAt = now
 	}
-	return !now.Before(k.agreedAt.Add(formatSettle)), nil
+	return !now.Before(k.agreedAt.Add(formatSettle)), isFirst, nil
 }
