@@ -76,6 +76,29 @@ func checkStored(data []byte, kind reflect.Type) error {
 	return c.message(stored.raw, messageOf(kind))
 }
 
+// MetadataEntries returns how many labels and annotations an object has that is stored as protobuf, as far
+// as it can be read.
+func MetadataEntries(data []byte) int {
+	const metadata, labels, annotations = 1, 11, 12 // of the object, and of its metadata
+	entries := 0
+	e, err := openEnvelope(data)
+	if err != nil {
+		return 0
+	}
+	_ = eachField(e.raw, func(f occurrence) error {
+		if f.number != metadata {
+			return nil
+		}
+		return eachField(f.payload, func(f occurrence) error {
+			if f.number == labels || f.number == annotations {
+				entries++
+			}
+			return nil
+		})
+	})
+	return entries
+}
+
 // rawJSON are the fields of an object that hold raw JSON.
 type rawJSON struct {
 	fields []**runtime.RawExtension

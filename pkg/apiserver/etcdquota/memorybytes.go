@@ -6,8 +6,9 @@ package etcdquota
 import (
 	"bytes"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 )
 
 const (
@@ -27,46 +28,10 @@ func MemoryBytes(obj metav1.Object) int {
 // storedMemoryBytes is MemoryBytes of an object as it is stored. Of one in JSON all texts count as
 // entries, because nothing less than decoding it tells them apart.
 func storedMemoryBytes(data []byte) int {
-	const raw, metadata, labels, annotations = 2, 1, 11, 12 // of runtime.Unknown, of the object, and of its metadata
-	message, isProtobuf := bytes.CutPrefix(data, []byte("k8s\x00"))
-	if !isProtobuf {
-		return memoryBytes(bytes.Count(data, []byte(`":"`)))
+	if decoding.IsProtobuf(data) {
+		return memoryBytes(decoding.MetadataEntries(data))
 	}
-	entries := 0
-	eachField(message, func(field protowire.Number, object []byte) {
-		if field != raw {
-			return
-		}
-		eachField(object, func(field protowire.Number, meta []byte) {
-			if field != metadata {
-				return
-			}
-			eachField(meta, func(field protowire.Number, _ []byte) {
-				if field == labels || field == annotations {
-					entries++
-				}
-			})
-		})
-	})
-	return memoryBytes(entries)
+	return memoryBytes(bytes.Count(data, []byte(`":"`)))
 }
 
 func memoryBytes(entries int) int { return entryBytes * max(0, entries-freeEntries) }
-
-// eachField calls f for each field of a message that has a length.
-func eachField(message []byte, f func(field protowire.Number, value []byte)) {
-	for len(message) > 0 {
-		field, wireType, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return
-		}
-		message = message[n:]
-		if n = protowire.ConsumeFieldValue(field, wireType, message); n < 0 {
-			return
-		}
-		if value, length := protowire.ConsumeBytes(message); wireType == protowire.BytesType && length == n {
-			f(field, value)
-		}
-		message = message[n:]
-	}
-}
