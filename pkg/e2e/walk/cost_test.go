@@ -5,15 +5,11 @@ package walk
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
-
-	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // costRecord is the file with the recorded cost.
@@ -64,18 +60,9 @@ func testCost(t *testing.T, folder string, profiles [claims]profile) {
 // calls returns how often a method was called.
 func (p profile) calls(t *testing.T, file, receiver, method string) uint64 {
 	t.Helper()
-	root, err := program.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := token.NewFileSet()
-	parsed, err := parser.ParseFile(set, filepath.Join(root, file), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, decl := range parsed.Decls {
-		f, ok := decl.(*ast.FuncDecl)
-		if !ok || f.Name.Name != method || f.Recv == nil {
+	set, functions := functionsOf(t, file)
+	for _, f := range functions {
+		if f.Name.Name != method || f.Recv == nil {
 			continue
 		}
 		if name, ok := f.Recv.List[0].Type.(*ast.Ident); !ok || name.Name != receiver {

@@ -166,23 +166,11 @@ func executedByAll(profiles [claims]profile) map[string]map[int]bool {
 // measure counts files, functions and lines.
 func measure(t *testing.T, executed map[string]map[int]bool) size {
 	t.Helper()
-	root, err := program.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := size{Files: len(executed)}
 	for file, lines := range executed {
 		s.Lines += len(lines)
-		set := token.NewFileSet()
-		parsed, err := parser.ParseFile(set, filepath.Join(root, file), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, decl := range parsed.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
+		set, functions := functionsOf(t, file)
+		for _, f := range functions {
 			first, last := set.Position(f.Pos()).Line, set.Position(f.End()).Line
 			for line := range lines {
 				if first <= line && line <= last {
@@ -193,6 +181,27 @@ func measure(t *testing.T, executed map[string]map[int]bool) size {
 		}
 	}
 	return s
+}
+
+// functionsOf returns the functions and methods of a file of ours.
+func functionsOf(t *testing.T, file string) (*token.FileSet, []*ast.FuncDecl) {
+	t.Helper()
+	root, err := program.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, filepath.Join(root, file), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var functions []*ast.FuncDecl
+	for _, decl := range parsed.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			functions = append(functions, f)
+		}
+	}
+	return set, functions
 }
 
 // walkRecord is the file with the recorded size.
