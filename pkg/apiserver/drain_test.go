@@ -35,7 +35,7 @@ func TestDrainWaits(t *testing.T) {
 	}
 	clock.Step(time.Hour)
 	if ask() {
-		t.Error("a connection was closed by a server that goes on")
+		t.Error("a connection was closed by a server that continues")
 	}
 	close(ending)
 	for range 5 {

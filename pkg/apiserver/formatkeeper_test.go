@@ -12,23 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/store/format"
 )
 
 // newKeeperStore returns a store of format.Protobuf, which v1 has made.
 func newKeeperStore(t *testing.T) *clientv3.Client {
 	t.Helper()
-	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
-	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := newEtcd(t)
 	if _, err := format.Ensure(t.Context(), client, "/test", "v1", format.Protobuf); err != nil {
 		t.Fatal(err)
 	}

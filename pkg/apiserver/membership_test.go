@@ -21,6 +21,22 @@ import (
 // patience is when a failing test gives up.
 const patience = 2 * time.Minute
 
+// newEtcd returns a client of an etcd for a test.
+func newEtcd(t *testing.T) *clientv3.Client {
+	t.Helper()
+	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Close() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
 // member is a server in the list, run by a test.
 type member struct {
 	*membership
@@ -70,16 +86,7 @@ func (m *member) sees(t *testing.T, servers ...*member) {
 }
 
 func TestMembersComeAndGo(t *testing.T) {
-	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
-	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := newEtcd(t)
 
 	a := join(t, client)
 	a.sees(t, a)
@@ -141,16 +148,7 @@ var errNoAnswer = errors.New("no answer")
 // The last entry that a server wrote stays in the list, also if etcd carries out an earlier write
 // late.
 func TestMembersSayTheLastThing(t *testing.T) {
-	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
-	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := newEtcd(t)
 	kv := &losingKV{KV: client.KV}
 	client.KV = kv
 	enter := func(m *membership) error {

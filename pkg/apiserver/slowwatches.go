@@ -162,7 +162,7 @@ type watchWriter struct {
 	user       string
 	// conn is the connection, nil if it is not known. It may be that of other requests, too.
 	conn net.Conn
-	// cancel ends the watch. Its handler would go on waiting for events after a flush that failed.
+	// cancel ends the watch. Its handler would wait for events after a flush that failed.
 	cancel func()
 	// keepsEvents: the generic handler keeps a buffer as large as the largest event. It does so
 	// where it converts objects to rows of tables or to metadata. What encodes whole objects, and
@@ -182,7 +182,7 @@ type watchWriter struct {
 	unflushed int
 
 	// What follows is under the lock of slow: size, began and place are those of the write that
-	// goes on; hurried says that its deadline was brought forward, and ended that no more may be
+	// continues; hurried says that its deadline was brought forward, and ended that no more may be
 	// written.
 	size    int64
 	began   time.Time
@@ -260,7 +260,7 @@ func (w *watchWriter) bounded(size int, write func() error) (err error) {
 }
 
 // begin counts a write, and ends those that began first if there are too many bytes. It reports
-// whether the watch may go on.
+// whether the watch may continue.
 func (s *slowWatches) begin(w *watchWriter, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +334,7 @@ func (s *slowWatches) endEarly(w *watchWriter) {
 	}
 }
 
-// end counts a write no longer. It reports whether the watch may go on.
+// end counts a write no longer. It reports whether the watch may continue.
 func (s *slowWatches) end(w *watchWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +353,7 @@ func (s *slowWatches) end(w *watchWriter) bool {
 	return !w.ended
 }
 
-// limitTime sets the deadline of writes. A connection without deadlines goes on without.
+// limitTime sets the deadline of writes. A connection without deadlines continues without.
 func (w *watchWriter) limitTime() {
 	_ = w.controller.SetWriteDeadline(w.slow.clock.Now().Add(w.slow.limits.WriteTimeout))
 }

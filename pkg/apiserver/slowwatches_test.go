@@ -107,7 +107,7 @@ func (w *heldWatch) checkEnded(t *testing.T) {
 		t.Errorf("a write that was ended: %v", err)
 	}
 	if w.ctx.Err() == nil {
-		t.Error("its handler goes on")
+		t.Error("its handler continues")
 	}
 }
 
@@ -230,21 +230,21 @@ func TestFlushesThatAreEnded(t *testing.T) {
 	second := s.watchOf("one").write(60)
 	<-done
 	if first.ctx.Err() == nil {
-		t.Error("the handler of a flush that was ended goes on")
+		t.Error("the handler of a flush that was ended continues")
 	}
 	second.checkGoesOn(t, "second")
 	s.ending.add("one", 101)
 	refused := s.watchOf("one")
 	refused.writer.unflushed = 60
 	if refused.writer.Flush(); refused.ctx.Err() == nil {
-		t.Error("the handler of a flush that was refused goes on")
+		t.Error("the handler of a flush that was refused continues")
 	}
 	s.ending.add("one", -101)
 	s.check(t)
 }
 
 // A watch of metadata, for which the generic handler keeps the largest event, ends after a large one.
-// Watches of objects go on.
+// Watches of objects stay open.
 func TestLargeEventsOfMetadata(t *testing.T) {
 	t.Parallel()
 	const metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -276,7 +276,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 	}
 }
 
-// TestLargeInitialEvents: a watch that asks for the objects that exist goes on until it has all of them,
+// TestLargeInitialEvents: a watch that asks for the objects that exist stays open until it has all of them,
 // because its client would begin again.
 func TestLargeInitialEvents(t *testing.T) {
 	t.Parallel()
@@ -303,7 +303,7 @@ func TestLargeInitialEvents(t *testing.T) {
 }
 
 // TestLargeEventsOfTheBeginning: a watch from no revision, or from "0", begins with the objects that
-// exist, and no bookmark ends these. It goes on for as long as a write may take, and ends then.
+// exist, and no bookmark ends these. It stays open for as long as a write may take, and ends then.
 func TestLargeEventsOfTheBeginning(t *testing.T) {
 	t.Parallel()
 	watch := func(query string, timeout time.Duration, check func(ctx context.Context)) {

@@ -75,7 +75,7 @@ func (w *watching) watch(t *testing.T, name, template string) *bufio.Reader {
 	return bufio.NewReader(resp.Body)
 }
 
-// A watch that is not read is ended for another one, and watches that are read go on.
+// A watch that is not read is ended for another one, and watches that are read stay open.
 func TestStuckWatches(t *testing.T) {
 	t.Parallel()
 	w := startWatching(t, apiserver.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour})

@@ -45,6 +45,20 @@ func (s *store) Snapshot(ctx context.Context) (io.ReadCloser, int64, error) {
 	return answer.Snapshot, 0, nil
 }
 
+// snapshot returns a whole snapshot, with its checksum.
+func (s *store) snapshot(t *testing.T) []byte {
+	t.Helper()
+	r, _, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // newStore starts one whose values are encrypted as the configuration in a file says, if it is
 // named.
 func newStore(t *testing.T, encryptionConfig string) *store {

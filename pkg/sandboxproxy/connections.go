@@ -53,7 +53,7 @@ func StateOf(sandbox *v1alpha1.Sandbox) State {
 	}
 }
 
-// isStopped reports whether the connections to a sandbox end. Those to a sandbox that is only not ready go on.
+// isStopped reports whether the connections to a sandbox end. Those to a sandbox that is only not ready stay open.
 func isStopped(sandbox *v1alpha1.Sandbox) bool {
 	if sandbox.DeletionTimestamp != nil || sandbox.Spec.Paused {
 		return true

@@ -136,7 +136,7 @@ func within(t *testing.T, what string, do func()) {
 	select {
 	case <-done:
 	case <-time.After(expect.Patience):
-		t.Fatalf("%s: it goes on", what)
+		t.Fatalf("%s: it stays open", what)
 	}
 }
 

@@ -378,7 +378,7 @@ func TestIdleTunnelEnds(t *testing.T) {
 	defer resp.Body.Close()
 	defer conn.Close()
 	if _, _, err := conn.ReadMessage(); err == nil {
-		t.Error("the client's side goes on")
+		t.Error("the client's side stays open")
 	}
 	<-ended
 }
@@ -636,7 +636,7 @@ func TestContinue(t *testing.T) {
 	if _, text := s.do(http.DefaultClient, r); text != "hello" {
 		t.Errorf("got %q", text)
 	}
-	// The client sends nothing before it is asked to. The proxy goes on after a second
+	// The client sends nothing before it is asked to. The proxy continues after a second
 	// of silence, so that one of several tries has to do on a slow machine.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ExpectContinueTimeout = expect.Patience

@@ -104,7 +104,7 @@ func (p *Proxy) dial(ctx context.Context, network, host string) (net.Conn, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	// A transport goes on to dial for a request that was given up. Nothing would bound those.
+	// A transport continues to dial for a request that was given up. Nothing would bound those.
 	if pr, ok := ctx.Value(proxyRequestKey{}).(*proxyRequest); ok {
 		defer context.AfterFunc(pr.doneCtx, cancel)()
 	}

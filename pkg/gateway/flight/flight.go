@@ -40,7 +40,7 @@ type call[V any] struct {
 // Do returns what work returns. If work for the same key is running, Do waits for that instead. The context
 // of the work has the values of the first caller, and is cancelled when the last caller gives up. Do
 // returns the error of ctx when that ends. The last caller waits until the work has returned, so that no
-// work goes on without a caller.
+// work continues without a caller.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(ctx context.Context) (V, error)) (V, error) {
 	c := g.join(ctx, key, work)
 	select {

@@ -181,7 +181,7 @@ func TestPausedAndResumed(t *testing.T) {
 
 // TestConnectionsEndWithTheirSandbox: an open connection ends when the watch reports that the sandbox is paused,
 // deleted or in another pod, that its agent-runtime is not set up, or when it lists the sandboxes without it. That
-// of another sandbox goes on.
+// of another sandbox stays open.
 func TestConnectionsEndWithTheirSandbox(t *testing.T) {
 	t.Parallel()
 	server := testutil.Start(t)
@@ -200,7 +200,7 @@ func TestConnectionsEndWithTheirSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: the connection goes on: %v", what, err)
+			t.Errorf("%s: the connection stays open: %v", what, err)
 		}
 	}
 	watching, _ := replica(t, server, true)
