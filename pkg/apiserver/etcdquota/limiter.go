@@ -210,7 +210,10 @@ func (l *Limiter) SetUsage(u Usage) {
 }
 
 // SetMemoryUsed records the share of the memory limit that is used.
-func (l *Limiter) SetMemoryUsed(share float64) { l.memoryUsed.Store(math.Float64bits(share)) }
+func (l *Limiter) SetMemoryUsed(share float64) {
+	l.memoryUsed.Store(math.Float64bits(share))
+	memoryUsedRatio.Set(share)
+}
 
 // The scopes of an ExceededError.
 const (

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/component-base/metrics/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -439,5 +440,14 @@ func TestMemory(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestMemoryIsShown checks that the share of the memory limit is a metric.
+func TestMemoryIsShown(t *testing.T) { // not beside others, whose metric is this
+	l, _ := newLimiter()
+	l.SetMemoryUsed(0.25)
+	if got, err := testutil.GetGaugeMetricValue(memoryUsedRatio); err != nil || got != 0.25 {
+		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -26,8 +26,16 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
+	memoryUsedRatio = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "sandlot",
+		Name:      "memory_limit_used_ratio",
+		Help: "Fraction of Go's memory limit (GOMEMLIMIT) that was in use in the heap after the last garbage collection. " +
+			"Requests in flight count. 0 if there is no limit.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(rejectedWrites, usedRatio)
+		legacyregistry.MustRegister(rejectedWrites, usedRatio, memoryUsedRatio)
 		for _, scope := range []string{ScopeNamespace, ScopeUser, ScopeEtcd, ScopeMemory} {
 			rejectedWrites.WithLabelValues(scope) // shown before the first one
 		}
