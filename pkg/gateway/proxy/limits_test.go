@@ -12,14 +12,15 @@ import (
 )
 
 // TestLimitsFollowMaxForwarded: a team has at most half of all requests, and a sandbox a fifth,
-// of whatever the limit is. Each has at least one. Requests without a token count apart.
+// of whatever the limit is. Each has at least one. Requests without a token count apart,
+// and a team has at most a tenth of these.
 func TestLimitsFollowMaxForwarded(t *testing.T) {
-	for _, test := range []struct{ total, team, sandbox int }{
-		{1, 1, 1},
-		{4, 2, 1},
-		{100, 50, 20},
-		{DefaultMaxForwardedRequests, 5000, 2000},
-		{40_000, 20_000, 8000},
+	for _, test := range []struct{ total, team, sandbox, untrusted int }{
+		{1, 1, 1, 1},
+		{4, 2, 1, 1},
+		{100, 50, 20, 10},
+		{DefaultMaxForwardedRequests, 5000, 2000, 1000},
+		{40_000, 20_000, 8000, 4000},
 	} {
 		t.Run(strconv.Itoa(test.total), func(t *testing.T) {
 			taken := func(p *Proxy, isTrusted bool, id func(n int) string) int {
@@ -34,14 +35,18 @@ func TestLimitsFollowMaxForwarded(t *testing.T) {
 				t.Errorf("%d requests to sandboxes of a team, want %d", got, test.team)
 			}
 			p := New(Options{MaxForwardedRequests: test.total})
-			if got := taken(p, false, one); got != test.sandbox {
-				t.Errorf("%d requests without a token to a sandbox, want %d", got, test.sandbox)
+			if got := taken(p, false, one); got != test.untrusted {
+				t.Errorf("%d requests without a token to a sandbox, want %d", got, test.untrusted)
 			}
 			if test.total < 10 {
 				return // there is none left, or not for both
 			}
 			if got := taken(p, true, one); got != test.sandbox {
 				t.Errorf("%d requests to the sandbox beside these, want %d", got, test.sandbox)
+			}
+			p = New(Options{MaxForwardedRequests: test.total})
+			if got := taken(p, true, strconv.Itoa) + taken(p, false, strconv.Itoa); got != test.team+test.untrusted {
+				t.Errorf("%d requests of a team in all, want %d", got, test.team+test.untrusted)
 			}
 		})
 	}

@@ -66,8 +66,9 @@ type Options struct {
 	MaxForwardedRequests int
 	// PerTeam and PerSandbox are how many of those may be to the sandboxes of one team, and to
 	// one sandbox. A team never gets more than it leaves free for others, which is half of
-	// MaxForwardedRequests. Requests that need no token of a private sandbox count apart from others, as
-	// those of another team and sandbox. Zero is half and a fifth of MaxForwardedRequests.
+	// MaxForwardedRequests. Zero is half and a fifth of MaxForwardedRequests. Requests without the token of
+	// a private sandbox count apart from others, as those of another team and sandbox. All teams share a
+	// fifth of MaxForwardedRequests for these, of which one has half at most.
 	PerTeam, PerSandbox int
 	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
 	// resume may take. Zero is the default.
@@ -79,8 +80,10 @@ type Options struct {
 
 // Proxy serves the requests that Match.
 type Proxy struct {
-	options   Options
-	teams     *fairness.Slots
+	options Options
+	teams   *fairness.Slots
+	// untrusted are slots of requests without a token, which take one of teams as well.
+	untrusted *fairness.Slots
 	sandboxes *fairness.Slots
 	resumes   *fairness.Slots
 	// checks are the slots of requests whose token is checked.
@@ -104,8 +107,9 @@ func New(options Options) *Proxy {
 	}
 	options.Domains = domains
 	return &Proxy{
-		options: options,
-		teams:   fairness.NewSlots(options.MaxForwardedRequests, options.PerTeam),
+		options:   options,
+		teams:     fairness.NewSlots(options.MaxForwardedRequests, options.PerTeam),
+		untrusted: fairness.NewSlots(max(options.MaxForwardedRequests/5, 1), max(options.MaxForwardedRequests/10, 1)),
 		// The total is large enough that only PerSandbox limits: those of all teams are limited above.
 		sandboxes: fairness.NewSlots(3*options.MaxForwardedRequests, options.PerSandbox),
 		resumes:   fairness.NewSlots(options.MaxResumes, options.MaxResumes),

@@ -68,22 +68,30 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // takeSlots takes the slots of a request: one of its team, and one of its sandbox. Requests that are not
-// trusted have slots of their own, so that they keep no others out.
+// trusted have slots of their own, so that they keep no others out, and are few.
 func (p *Proxy) takeSlots(route routes.Route, isTrusted bool) (release func(), err error) {
 	team, sandbox := route.Namespace, route.ID
+	leaveUntrusted := func() {}
 	if !isTrusted {
+		leave, ok := p.untrusted.Take(team)
+		if !ok {
+			return nil, fmt.Errorf("%w of this team without a token", errBusy)
+		}
+		leaveUntrusted = leave
 		team, sandbox = team+" without a token", sandbox+" without a token"
 	}
 	leaveTeam, ok := p.teams.Take(team)
 	if !ok {
+		leaveUntrusted()
 		return nil, fmt.Errorf("%w of this team", errBusy)
 	}
 	leaveSandbox, ok := p.sandboxes.Take(sandbox)
 	if !ok {
 		leaveTeam()
+		leaveUntrusted()
 		return nil, fmt.Errorf("%w to this sandbox", errBusy)
 	}
-	return func() { leaveSandbox(); leaveTeam() }, nil
+	return func() { leaveSandbox(); leaveTeam(); leaveUntrusted() }, nil
 }
 
 // send forwards a request. It resumes the sandbox before, if that is paused and the request can resume it. An
