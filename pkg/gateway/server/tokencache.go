@@ -24,6 +24,9 @@ const (
 	maxTokens       = 10000
 	tokenLifetime   = 10 * time.Minute
 	failureLifetime = time.Second
+	// tokenTimeout limits one read of a token, as other reads for a request to a sandbox are limited: while
+	// the API server is away, the request fails then.
+	tokenTimeout = 5 * time.Second
 )
 
 // teamClients has a client for each team.
@@ -71,7 +74,9 @@ func (c *tokenCache) read(ctx context.Context, route routes.Route, key tokenKey)
 	if err != nil {
 		return "", err
 	}
-	token, err := e2b.TokenOf(ctx, client.AgentsV1alpha1(), route.Namespace, route.Claim, route.Name, route.UID)
+	reading, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	token, err := e2b.TokenOf(reading, client.AgentsV1alpha1(), route.Namespace, route.Claim, route.Name, route.UID)
 	switch {
 	case err == nil && token == "":
 		err = errors.New("the sandbox has no access token")

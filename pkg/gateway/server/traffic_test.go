@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -58,6 +59,33 @@ func TestTokenIsAskedForOnce(t *testing.T) {
 	asking.Wait()
 	if token, err := tokens.Get(t.Context(), route); token != "secret" || err != nil || asked.Load() > 2 {
 		t.Errorf("%q, %v, asked %d times", token, err, asked.Load())
+	}
+}
+
+// roundTripper sends requests by a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestTokenOfAnAPIServerThatHangs: a request to a private sandbox does not wait longer for its token than
+// for the address.
+func TestTokenOfAnAPIServerThatHangs(t *testing.T) {
+	var longest time.Duration
+	client, err := versioned.NewForConfig(&rest.Config{Host: "http://api", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if deadline, ok := r.Context().Deadline(); ok {
+			longest = time.Until(deadline)
+		}
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	token, err := newTokenCache(team{client}).Get(ctx, routes.Route{Namespace: "team", Name: "box", UID: "uid", Claim: "claim"})
+	if err == nil || longest == 0 || longest > tokenTimeout {
+		t.Errorf("%q, %v after at most %v", token, err, longest)
 	}
 }
 
