@@ -70,6 +70,13 @@ func (v *Verifier) Verify(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	return verify(pod, info)
 }
 
+// PartOf returns what Verify and Simulated need of a sandbox, which may be large.
+func PartOf(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
+	part := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID}}
+	part.Status.PodInfo.PodIP, part.Status.PodInfo.PodUID = sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID
+	return part
+}
+
 // Simulated reports whether a sandbox is simulated, so that it has no Pod: its status has its own
 // UID as that of the pod.
 func Simulated(sb *v1alpha1.Sandbox) bool { return sb.Status.PodInfo.PodUID == sb.UID }

@@ -58,41 +58,50 @@ type resolved struct {
 func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	if err := t.wait(ctx, target.Namespace); err != nil {
+	address, part, err := t.read(ctx, target)
+	if err != nil {
 		return sandboxproxy.Address{}, err
+	}
+	if err := t.verify(ctx, part); err != nil {
+		return sandboxproxy.Address{}, err
+	}
+	return address, nil
+}
+
+// read reads a sandbox from the API server. It returns its address, and what is needed to verify that.
+func (t *Table) read(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, *v1alpha1.Sandbox, error) {
+	if err := t.wait(ctx, target.Namespace); err != nil {
+		return sandboxproxy.Address{}, nil, err
 	}
 	release, err := t.reads.Wait(ctx, target.Namespace)
 	if err != nil {
-		return sandboxproxy.Address{}, fmt.Errorf("%w: too many sandboxes of %s are read at a time: %w", ErrUnavailable, target.Namespace, err)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: too many sandboxes of %s are read at a time: %w", ErrUnavailable, target.Namespace, err)
 	}
 	defer release()
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return sandboxproxy.Address{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to read sandbox", "sandbox", klog.KRef(target.Namespace, target.Name))
-		return sandboxproxy.Address{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case sandbox.UID != target.UID:
-		return sandboxproxy.Address{}, fmt.Errorf("%w: another sandbox has its name", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: another sandbox has its name", sandboxproxy.ErrNotRunning)
 	}
 	if id, ok := v1alpha1.IsE2B(sandbox); !ok || id != v1alpha1.E2BSandboxID(target.Namespace, target.Claim) {
-		return sandboxproxy.Address{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", sandboxproxy.ErrNotRunning, target.Claim)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", sandboxproxy.ErrNotRunning, target.Claim)
 	}
 	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
-		return sandboxproxy.Address{}, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	if v1alpha1.IsClosedRuntimePort(sandbox, target.Port) {
-		return sandboxproxy.Address{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
 	}
 	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
 	if err != nil {
-		return sandboxproxy.Address{}, err
+		return sandboxproxy.Address{}, nil, err
 	}
-	if err := t.verify(ctx, sandbox); err != nil {
-		return sandboxproxy.Address{}, err
-	}
-	return sandboxproxy.AddressOf(sandbox, address, target.Port), nil
+	return sandboxproxy.AddressOf(sandbox, address, target.Port), podaddress.PartOf(sandbox), nil
 }
 
 // wait waits until the rate limit of a team allows another read.

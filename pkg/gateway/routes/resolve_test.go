@@ -231,3 +231,37 @@ func TestReadsAtOnce(t *testing.T) {
 	close(goOn)
 	asking.Wait()
 }
+
+// TestReadsOfPods: while pods are read, no sandboxes are in memory, so others of the team are read.
+func TestReadsOfPods(t *testing.T) {
+	t.Parallel()
+	server, set := stocked(t, 1)
+	sandbox := e2btest.Claim(t, server, set, nil)
+	e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
+		sb.Status.PodInfo.PodUID = "pod-uid"
+		sandbox = sb.DeepCopy()
+	})
+	cluster := podstest.Start(t)
+	cluster.Set(podstest.PodOf(sandbox))
+	const requests = routes.MaxAddressReads + 1
+	all := make(chan struct{})
+	var reads atomic.Int64
+	cluster.OnRead(func() {
+		if reads.Add(1) == requests {
+			close(all)
+		}
+		<-all
+	})
+	table := routes.New(server.Client, routes.Options{AllowLoopback: true, Pods: cluster.Client(t)})
+	var asking sync.WaitGroup
+	for port := range requests {
+		target := targetOf(sandbox)
+		target.Port = port + 1
+		asking.Go(func() {
+			if _, err := table.Resolve(t.Context(), target); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+}

@@ -175,31 +175,40 @@ func (r *ProxyREST) get(ctx context.Context, namespace, name string) (*v1alpha1.
 
 // resolve finds out where a sandbox is, before each connection to it.
 func (r *ProxyREST) resolve(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
-	release, err := r.reads.Wait(ctx, target.Namespace)
+	address, part, err := r.read(ctx, target)
 	if err != nil {
 		return sandboxproxy.Address{}, err
+	}
+	if err := r.addresses.Verify(ctx, part); errors.Is(err, podaddress.ErrStale) {
+		return sandboxproxy.Address{}, fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
+	} else if err != nil {
+		return sandboxproxy.Address{}, err
+	}
+	return address, nil
+}
+
+// read reads a sandbox from the store. It returns its address, and what is needed to verify that.
+func (r *ProxyREST) read(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, *v1alpha1.Sandbox, error) {
+	release, err := r.reads.Wait(ctx, target.Namespace)
+	if err != nil {
+		return sandboxproxy.Address{}, nil, err
 	}
 	defer release()
 	sb, err := r.get(ctx, target.Namespace, target.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && sb.UID != target.UID:
-		return sandboxproxy.Address{}, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
 	case err != nil:
-		return sandboxproxy.Address{}, err
+		return sandboxproxy.Address{}, nil, err
 	}
 	address, err := addressOf(sb)
 	if err != nil {
-		return sandboxproxy.Address{}, err
+		return sandboxproxy.Address{}, nil, err
 	}
 	if v1alpha1.IsClosedRuntimePort(sb, target.Port) {
-		return sandboxproxy.Address{}, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
 	}
-	if err := r.addresses.Verify(ctx, sb); errors.Is(err, podaddress.ErrStale) {
-		return sandboxproxy.Address{}, fmt.Errorf("%w: %w", sandboxproxy.ErrNotRunning, err)
-	} else if err != nil {
-		return sandboxproxy.Address{}, err
-	}
-	return sandboxproxy.AddressOf(sb, address, target.Port), nil
+	return sandboxproxy.AddressOf(sb, address, target.Port), podaddress.PartOf(sb), nil
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
