@@ -48,17 +48,36 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {
-	setDeadlines(w)
 	text, err := json.Marshal(body)
 	if err != nil {
 		code, text = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error"}`)
 	}
+	writeTexts(w, code, text)
+}
+
+// writeList responds with a list of what is encoded already.
+func writeList(w http.ResponseWriter, items []json.RawMessage) {
+	texts := [][]byte{[]byte("[")}
+	for i, item := range items {
+		if i > 0 {
+			texts = append(texts, []byte(","))
+		}
+		texts = append(texts, item)
+	}
+	writeTexts(w, http.StatusOK, append(texts, []byte("]"))...)
+}
+
+// writeTexts responds with JSON, in parts.
+func writeTexts(w http.ResponseWriter, code int, texts ...[]byte) {
+	setDeadlines(w)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // fails if the client is gone
+	for _, text := range texts {
+		_, _ = w.Write(text) // fails if the client is gone
+	}
 	_, _ = w.Write([]byte{'\n'})
 }
 

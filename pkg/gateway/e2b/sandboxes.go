@@ -84,8 +84,8 @@ func (c *call) listAll() error {
 		return err
 	}
 	defer release()
-	found, size := []mapping.Info{}, 0
-	next := ""
+	var found []json.RawMessage
+	size, next := 0, ""
 	for reads := 1; ; reads++ {
 		part, err := c.page(c.r.Context(), query, chunk, next)
 		if err != nil {
@@ -99,7 +99,7 @@ func (c *call) listAll() error {
 			break
 		}
 	}
-	writeJSON(c.w, http.StatusOK, found)
+	writeList(c.w, found)
 	return nil
 }
 
@@ -119,7 +119,8 @@ func (c *call) listPage() error {
 		return err
 	}
 	defer release()
-	found, size := []mapping.Info{}, 0
+	var found []json.RawMessage
+	size := 0
 	read := query.Limit // enough, where the query selects all
 	for range maxPages {
 		missing := query.Limit - len(found)
@@ -145,14 +146,15 @@ func (c *call) listPage() error {
 	if next != "" {
 		c.w.Header().Set(nextHeader, base64.RawURLEncoding.EncodeToString([]byte(next)))
 	}
-	writeJSON(c.w, http.StatusOK, found)
+	writeList(c.w, found)
 	return nil
 }
 
 // part is some of a list.
 type part struct {
-	infos []mapping.Info
-	// size is how many bytes they have as JSON.
+	// infos are the sandboxes as JSON. Nothing else is kept of them, so size is what they take in memory.
+	infos []json.RawMessage
+	// size is how many bytes they have.
 	size int
 	// read is how many sandboxes were read up to each.
 	read []int
@@ -173,7 +175,7 @@ func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next s
 			if info := c.info(&list.Items[i]); query.Selects(&info) {
 				text, _ := json.Marshal(&info) // it has strings and numbers only
 				found.size += len(text)
-				found.infos, found.read = append(found.infos, info), append(found.read, i+1)
+				found.infos, found.read = append(found.infos, text), append(found.read, i+1)
 			}
 		}
 	})
