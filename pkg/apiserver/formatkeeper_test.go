@@ -35,7 +35,7 @@ type keeper struct {
 func newKeeper(client *clientv3.Client, mediaType string, clock *clocktesting.FakeClock) *keeper {
 	member := newMembership(client, "/test", mediaType, func(string, []string) {})
 	return &keeper{&formatKeeper{
-		format: &StorageFormat{}, mediaType: mediaType, etcd: &etcdConnection{Client: client, prefix: "/test"}, servers: member, clock: clock,
+		format: &StorageFormat{clock: clock}, mediaType: mediaType, etcd: &etcdConnection{Client: client, prefix: "/test"}, servers: member, clock: clock,
 	}, member, clock}
 }
 
@@ -110,6 +110,62 @@ func TestProtobufDuringTheRewrite(t *testing.T) {
 		t.Errorf("%d rewrites, want 2", rewrites)
 	}
 	back.expectFormat(t, format.Writes)
+}
+
+// TestProtobufOfAServerWithoutALease: a server that is not in the list of servers, but writes still, stores
+// JSON before another one rewrites all, also if it does not look at the list. When it is back, it begins
+// anew: nothing that it stores is behind a rewrite that ends.
+func TestProtobufOfAServerWithoutALease(t *testing.T) {
+	for name, looks := range map[string]bool{"it sees that": true, "it waits for etcd": false} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Now())
+			client := newKeeperStore(t)
+			back, other := newKeeper(client, runtime.ContentTypeJSON, clock), newKeeper(client, runtime.ContentTypeProtobuf, clock)
+			back.enters(t)
+			other.enters(t)
+			other.looks(t, 0)
+			for range 20 {
+				other.looks(t, formatInterval)
+			}
+			if !other.format.IsProtobuf() {
+				t.Fatal("a server in the list does not store protobuf")
+			}
+			other.leaves(t) // by the end of its lease
+			rewrites := 0
+			back.toJSON = func(context.Context) (int, error) {
+				rewrites++
+				if other.format.IsProtobuf() {
+					t.Error("protobuf is stored during a rewrite as JSON")
+				}
+				other.enters(t)
+				other.looks(t, 0)
+				if other.format.IsProtobuf() {
+					t.Error("protobuf is stored as soon as the server is back")
+				}
+				return 0, nil
+			}
+			for range 2 + formatSettle/formatInterval {
+				clock.Step(formatInterval)
+				if looks {
+					other.looks(t, 0)
+				}
+				if err := back.look(t.Context()); (err != nil) != (rewrites > 0) {
+					t.Fatalf("%d rewrites, %v", rewrites, err)
+				}
+				if rewrites > 0 {
+					break
+				}
+			}
+			if rewrites == 0 {
+				t.Error("nothing was rewritten")
+			}
+			back.expectFormat(t, format.Protobuf)
+			other.looks(t, formatSettle)
+			if !other.format.IsProtobuf() {
+				t.Error("the server that is back does not store protobuf")
+			}
+		})
+	}
 }
 
 // TestServersThatStartTogether: servers that start on a store of protobuf do not delay each other.

@@ -4,11 +4,14 @@
 package apiserver
 
 import (
+	"cmp"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
@@ -16,13 +19,26 @@ import (
 
 // StorageFormat is the format in which a server writes objects to etcd: JSON, until UseProtobuf is
 // called. The zero value is ready to use.
-type StorageFormat struct{ protobuf atomic.Bool }
+type StorageFormat struct {
+	// protobufUntil is until when the server writes protobuf; nil if it does not.
+	protobufUntil atomic.Pointer[time.Time]
+	// clock is the time; nil is that of the machine.
+	clock clock.PassiveClock
+}
 
-// UseProtobuf lets the server write protobuf from now on.
-func (f *StorageFormat) UseProtobuf() { f.protobuf.Store(true) }
+// noEnd is later than any server runs.
+var noEnd = time.Unix(1<<40, 0)
+
+// UseProtobuf lets the server write protobuf from now on, until a formatKeeper limits that.
+func (f *StorageFormat) UseProtobuf() { f.useProtobufUntil(noEnd) }
+
+func (f *StorageFormat) useProtobufUntil(end time.Time) { f.protobufUntil.Store(&end) }
 
 // IsProtobuf reports whether the server writes protobuf.
-func (f *StorageFormat) IsProtobuf() bool { return f.protobuf.Load() }
+func (f *StorageFormat) IsProtobuf() bool {
+	until := f.protobufUntil.Load()
+	return until != nil && cmp.Or[clock.PassiveClock](f.clock, clock.RealClock{}).Now().Before(*until)
+}
 
 // Codec returns the codec of objects in etcd. They are encoded in the version v1alpha1 of
 // agents.kruise.io, and decoded from whatever the scheme knows, in JSON and in protobuf. What could not

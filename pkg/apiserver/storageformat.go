@@ -28,6 +28,9 @@ const (
 	// formatSettle is for how long all servers have to agree before it does. A server that has read
 	// the format of the store at its start is in the list of servers within that time.
 	formatSettle = 30 * time.Second
+	// formatKept is for how long a server stores protobuf after it has seen itself in the list of servers.
+	// It is so much less than formatSettle that what it has encoded by then is written by then, too.
+	formatKept = 20 * time.Second
 	// formatPause is how long a server waits after it could not store all as JSON: it reads the whole store.
 	formatPause = 5 * time.Minute
 )
@@ -69,6 +72,8 @@ type formatKeeper struct {
 	agreedAt time.Time
 	stored   int
 	revision int64
+	// isLimited means that this server stores protobuf only for a while after it was in the list.
+	isLimited bool
 	// restUntil is when this server tries again to store all as JSON.
 	restUntil time.Time
 }
@@ -78,6 +83,7 @@ type formatKeeper struct {
 // versions of before the format do not look at it: then formatKeeper decides. It returns an error if
 // this version cannot read the store.
 func ensureFormat(ctx context.Context, kv clientv3.KV, storagePrefix string, extra *ExtraConfig) error {
+	extra.StorageFormat.clock = extra.clock()
 	ofNew := format.Writes
 	if extra.StorageMediaType == runtime.ContentTypeProtobuf {
 		ofNew = format.Protobuf
@@ -130,11 +136,16 @@ func (k *formatKeeper) look(ctx context.Context) error {
 func (k *formatKeeper) raise(ctx context.Context, stored format.Record, revision int64) error {
 	isRaised := stored.Format >= format.Protobuf
 	if k.format.IsProtobuf() {
-		if isRaised {
-			return nil
+		if err := k.keep(ctx); err != nil || isRaised {
+			return err
 		}
 		return k.write(ctx, recordOf(format.Protobuf), revision) // another server lowered it before it saw this one
 	}
+	if k.isLimited {
+		k.isLimited = false
+		klog.FromContext(ctx).Info("Storing objects as JSON for a while, because this API server was not in the list of servers")
+	}
+	begun := k.clock.Now()
 	agree, _, err := k.agree(ctx, writesJSON, writesProtobuf)
 	if err != nil || !agree {
 		return err
@@ -147,9 +158,31 @@ func (k *formatKeeper) raise(ctx context.Context, stored format.Record, revision
 	if err := k.write(ctx, stored, revision); err != nil {
 		return err
 	}
-	k.format.UseProtobuf()
+	k.useProtobuf(begun)
 	klog.FromContext(ctx).Info("Storing objects as protobuf, because all API servers read that")
 	return nil
+}
+
+// keep lets this server store protobuf for another while, if it is in the list of servers. If its lease has
+// ended, it stops before another server that does not see it may begin to rewrite all as JSON. When it is
+// back, it begins anew, with the format of the store.
+func (k *formatKeeper) keep(ctx context.Context) error {
+	k.agreedAt = time.Time{}
+	begun := k.clock.Now()
+	said, self, err := k.servers.Said(ctx)
+	if err != nil {
+		return err
+	}
+	if _, listed := said[self]; listed || !k.isLimited {
+		k.useProtobuf(begun)
+	}
+	return nil
+}
+
+// useProtobuf lets this server store protobuf, for a while after it has begun to read the list of servers.
+func (k *formatKeeper) useProtobuf(begun time.Time) {
+	k.format.useProtobufUntil(begun.Add(formatKept))
+	k.isLimited = true
 }
 
 // lower rewrites all objects as JSON, if this server is the one to do it and it is time.
