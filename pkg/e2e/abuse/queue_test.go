@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,10 +193,22 @@ func TestLargeClaimsLeaveRoom(t *testing.T) {
 // half of what changes anything. Others that would have to wait are answered at once,
 // and so the other half is left to those that need not wait.
 func TestWaitingCreates(t *testing.T) {
-	const most, window = 2000, 30 * time.Second
-	s := startServer(t, "--sync-window="+window.String())
+	const most, rounds = 2000, 5
+	s := startServer(t, "--sync-window=30s") // the longest
 	innocent := s.innocent(t)
 	s.makeSet(t, eve, builders.Set("pool", 0))
+	for round := 1; !s.answersBeyond(t, most, func() { innocent.undisturbed(t) }); round++ {
+		if round == rounds {
+			t.Fatalf("%d times, one of %d creates that wait was answered before the one beyond them, or before all were stored", rounds, most)
+		}
+	}
+}
+
+// answersBeyond lets creates wait, and reports whether one more was answered while all of them waited. On
+// a machine that is so slow that some do not wait any more by then, that shows nothing. If it was
+// answered, answersBeyond calls meanwhile while the others wait.
+func (s *server) answersBeyond(t *testing.T, most int, meanwhile func()) bool {
+	t.Helper()
 	create := func(ctx context.Context, i int) error {
 		claim := builders.Claim(fmt.Sprintf("claim-%d", i), 1)
 		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
@@ -204,24 +217,37 @@ func TestWaitingCreates(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	defer running.Wait()
-	defer leave()
+	defer func() {
+		leave()
+		running.Wait()
+		if err := s.SandboxClaims(eve).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	var answered atomic.Int64
 	for i := range most {
-		running.Go(func() { _ = create(ctx, i) }) // answered, or left, at the end
+		running.Go(func() {
+			if _ = create(ctx, i); ctx.Err() == nil { // an error is an answer, too
+				answered.Add(1)
+			}
+		})
 	}
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := s.SandboxClaims(eve).List(ctx, metav1.ListOptions{})
-		if err == nil && len(list.Items) < most {
+		if err == nil && len(list.Items) < most && answered.Load() == 0 {
 			err = fmt.Errorf("%d claims wait", len(list.Items))
 		}
 		return err
 	})
-	began := time.Now()
+	if answered.Load() > 0 {
+		return false
+	}
 	if err := create(t.Context(), most); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > window/2 {
-		t.Errorf("a create beyond %d that wait was answered after %s", most, took)
+	if answered.Load() > 0 {
+		return false
 	}
-	innocent.undisturbed(t)
+	meanwhile()
+	return true
 }
