@@ -24,6 +24,10 @@ import (
 // failed, gone, or another one has its name.
 var ErrNotRunning = errors.New("sandbox is not running")
 
+// ErrRuntimeNotSetUp means that a sandbox runs, but that its agent-runtime may have no access token, so that
+// nothing is forwarded to its port. It is an ErrNotRunning.
+var ErrRuntimeNotSetUp = fmt.Errorf("%w: its agent-runtime is not set up", ErrNotRunning)
+
 // ErrStopped means that a connection was closed because its sandbox was paused, has ended, or went to another
 // claim or pod, or because the port was closed. The sandbox may have processed the request.
 var ErrStopped = errors.New("sandbox was stopped during the request")

@@ -39,5 +39,5 @@ func (p *Proxy) probeRuntime(ctx context.Context, host, path string) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return nil
 	}
-	return fmt.Errorf("%w: its agent-runtime answers %d to a request without a token, so it was restarted and is not set up", ErrNotRunning, response.StatusCode)
+	return fmt.Errorf("%w: it answers %d to a request without a token", ErrRuntimeNotSetUp, response.StatusCode)
 }

@@ -62,6 +62,8 @@ func problemOf(err error, to destination) problem {
 		is.Code, is.Message, is.retryAfter = http.StatusServiceUnavailable, routes.ErrUnavailable.Error()+": try again", 1
 	case errors.Is(err, routes.ErrNotFound):
 		is.Message = "The sandbox was not found"
+	case errors.Is(err, sandboxproxy.ErrRuntimeNotSetUp):
+		is.Message = "The sandbox is running, but its agent-runtime is not set up with its access token: try again, or pause the sandbox and connect"
 	case errors.Is(err, sandboxproxy.ErrNotRunning), errors.Is(err, errNotResumed):
 		is.Message = "The sandbox is not running"
 	case errors.Is(err, sandboxproxy.ErrStopped):

@@ -5,10 +5,14 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 // TestLimitsFollowMaxForwarded: a team has at most half of all requests, and a sandbox a fifth,
@@ -49,5 +53,17 @@ func TestLimitsFollowMaxForwarded(t *testing.T) {
 				t.Errorf("%d requests of a team in all, want %d", got, test.team+test.untrusted)
 			}
 		})
+	}
+}
+
+// TestProblemOfARuntimeThatIsNotSetUp: clients do not take a sandbox whose agent-runtime is closed for one
+// that does not run, but a request may be tried again.
+func TestProblemOfARuntimeThatIsNotSetUp(t *testing.T) {
+	err := fmt.Errorf("%w: it answers 200 to a request without a token", sandboxproxy.ErrRuntimeNotSetUp)
+	if got := problemOf(err, destination{}); got.Code != http.StatusBadGateway || !strings.HasPrefix(got.Message, "The sandbox is running, but its agent-runtime") {
+		t.Errorf("got %+v", got)
+	}
+	if !errors.Is(err, sandboxproxy.ErrNotRunning) {
+		t.Error("it is not tried again")
 	}
 }

@@ -95,7 +95,7 @@ func (t *Table) read(ctx context.Context, target sandboxproxy.Target) (sandboxpr
 		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	if v1alpha1.IsClosedRuntimePort(sandbox, target.Port) {
-		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, sandboxproxy.ErrRuntimeNotSetUp
 	}
 	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
 	if err != nil {

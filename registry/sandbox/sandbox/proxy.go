@@ -141,7 +141,7 @@ func (r *ProxyREST) target(ctx context.Context, namespace, name string, port int
 		return sandboxproxy.Target{}, unavailable(name, err)
 	}
 	if v1alpha1.IsClosedRuntimePort(sb, port) { // also over a connection that is kept
-		return sandboxproxy.Target{}, unavailable(name, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning))
+		return sandboxproxy.Target{}, unavailable(name, sandboxproxy.ErrRuntimeNotSetUp)
 	}
 	return sandboxproxy.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port}, nil
 }
@@ -206,7 +206,7 @@ func (r *ProxyREST) read(ctx context.Context, target sandboxproxy.Target) (sandb
 		return sandboxproxy.Address{}, nil, err
 	}
 	if v1alpha1.IsClosedRuntimePort(sb, target.Port) {
-		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: its agent-runtime is not set up", sandboxproxy.ErrNotRunning)
+		return sandboxproxy.Address{}, nil, sandboxproxy.ErrRuntimeNotSetUp
 	}
 	return sandboxproxy.AddressOf(sb, address, target.Port), podaddress.PartOf(sb), nil
 }
