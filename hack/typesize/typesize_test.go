@@ -68,7 +68,6 @@ var exceptions = map[string]size{
 	"pkg/controllers/sandbox/pod.observation":          {40, 8},
 	"pkg/controllers/sandboxset/replenish.observation": {30, 23},
 	"pkg/controllers/sandboxset/replenish.setState":    {3, 15},
-	"pkg/gateway/e2b.call":                             {44, 6},
 	"pkg/gateway/routes.Table":                         {18, 11},
 	"pkg/gateway/routes.store":                         {18, 8},
 	"pkg/install/certificates.reconciler":              {25, 6},

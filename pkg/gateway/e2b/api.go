@@ -168,7 +168,7 @@ func (a *API) handler(endpoint Endpoint) http.Handler {
 		r = r.WithContext(identity.WithKeyID(r.Context(), caller.KeyID))
 		c := &call{api: a, w: w, r: r, caller: caller, release: release, cluster: &teamClient{api: a, agents: client.AgentsV1alpha1(), team: caller.Team}}
 		if err := endpoint.serve(c); err != nil {
-			c.fail(err)
+			writeError(w, c.toError(err))
 		}
 	})
 }

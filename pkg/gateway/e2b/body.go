@@ -30,16 +30,15 @@ func setReadDeadline(w http.ResponseWriter, at time.Time) {
 }
 
 // decodeBody decodes the JSON body of a request. An empty body is an empty object. Unknown fields are
-// ignored, because newer SDKs may send them.
-func (c *call) decodeBody(into any) error { return c.decodeBodyWith(into, func(*json.Decoder) {}) }
-
-// decodeBodyWith decodes the JSON body of a request with a decoder that set has changed. It reads the
-// body to its end, and checks the key of the caller again.
-func (c *call) decodeBodyWith(into any, set func(*json.Decoder)) error {
+// ignored, because newer SDKs may send them, unless set changes that. decodeBody reads the body to its
+// end, and checks the key of the caller again.
+func (c *call) decodeBody(into any, set ...func(*json.Decoder)) error {
 	setReadDeadline(c.w, clock.RealClock{}.Now().Add(c.api.readTimeout))
 	defer setReadDeadline(c.w, time.Time{})
 	decoder := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	set(decoder)
+	for _, change := range set {
+		change(decoder)
+	}
 	err := decoder.Decode(into)
 	if err == nil {
 		// The server notices that the client goes away only after the end of the body.

@@ -17,31 +17,28 @@ import (
 const resumedAtLeast = 300 * time.Second
 
 // resume is the connect of SDKs before 2.8. They call it for a sandbox that is not running.
-func (c *call) resume() error {
+func resume(c *call) error {
+	return c.connectIf(func(sb *v1alpha1.Sandbox) error {
+		if mapping.StateOf(sb, c.now()) == mapping.StateRunning {
+			return &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
+		}
+		return nil
+	})
+}
+
+// connect resumes a sandbox that is paused, and waits until it can be used. It never shortens the
+// timeout of a sandbox that is not paused.
+func connect(c *call) error { return c.connectIf(func(*v1alpha1.Sandbox) error { return nil }) }
+
+// connectIf is connect for a sandbox of which check returns no error.
+func (c *call) connectIf(check func(*v1alpha1.Sandbox) error) error {
 	timeout, err := c.readTimeoutBody()
 	if err != nil {
 		return err
 	}
 	before, sb, err := c.patchByID(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		if mapping.StateOf(sb, c.now()) == mapping.StateRunning {
-			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
-		}
-		return c.connectChange(sb, timeout), nil
+		return connectChange(sb, timeout, c.now()), check(sb)
 	})
-	if err != nil {
-		return err
-	}
-	return c.respondWhenReady(before, sb)
-}
-
-// connect resumes a sandbox that is paused, and waits until it can be used. It never shortens the
-// timeout of a sandbox that is not paused.
-func (c *call) connect() error {
-	timeout, err := c.readTimeoutBody()
-	if err != nil {
-		return err
-	}
-	before, sb, err := c.patchByID(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) { return c.connectChange(sb, timeout), nil })
 	if err != nil {
 		return err
 	}
@@ -50,11 +47,11 @@ func (c *call) connect() error {
 
 // connectChange returns the change of a connect. A sandbox that is paused, or is being paused, is
 // resumed. The end of any other is moved to a timeout from now, if that is later.
-func (c *call) connectChange(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
+func connectChange(sb *v1alpha1.Sandbox, timeout time.Duration, now time.Time) *mapping.Change {
 	if sb.Spec.Paused {
-		return mapping.Resume(sb, c.now().Add(max(timeout, resumedAtLeast)))
+		return mapping.Resume(sb, now.Add(max(timeout, resumedAtLeast)))
 	}
-	return c.extendChange(sb, timeout)
+	return extendChange(sb, timeout, now)
 }
 
 // respondWhenReady responds when a sandbox can be used: with 200 if it could be used before the change,

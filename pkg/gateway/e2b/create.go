@@ -34,13 +34,23 @@ const (
 	cleanupTimeout = 15 * time.Second
 )
 
-// create creates a claim, and responds when the claim has its sandbox.
-func (c *call) create() error {
+// creation is the create of a sandbox.
+type creation struct {
+	call *call
+	plan *mapping.CreatePlan
+	// retryKey is the key by which a retry finds the claim; empty if there is none.
+	retryKey string
+	// claim is the claim as it was read last.
+	claim *v1alpha1.SandboxClaim
+}
+
+// createSandbox creates a claim, and responds when the claim has its sandbox.
+func createSandbox(c *call) error {
 	var body mapping.CreateRequest
 	if err := c.decodeBody(&body); err != nil {
 		return err
 	}
-	claimName, retryKey, err := c.claimNameAndRetryKey()
+	claimName, retryKey, err := claimNameAndRetryKey(c.r.Header)
 	if err != nil {
 		return err
 	}
@@ -56,11 +66,12 @@ func (c *call) create() error {
 	plan.Claim.Namespace, plan.Claim.Name = c.caller.Team, claimName
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
+	create := &creation{call: c, plan: plan, retryKey: retryKey}
 	tokens := map[string]string{}
-	claim, err := c.claim(ctx, plan, retryKey, tokens)
-	if err != nil {
+	if err := create.claimSandbox(ctx, tokens); err != nil {
 		return err
 	}
+	claim := create.claim
 	bound := claim.Status.Sandboxes
 	if len(bound) == 0 {
 		// The claim had its sandbox, but the sandbox was deleted since: most often this is a retry.
@@ -79,14 +90,14 @@ func (c *call) create() error {
 		return sandboxGoneError(retryKey)
 	}
 	if err != nil {
-		return c.giveBackUnlessKeyed(claim, retryKey, err)
+		return create.giveBackUnlessKeyed(err)
 	}
 	if plan.MayOutlastTimeout || c.now().Sub(began) > restartAfter {
-		if err := c.restartTimeout(ctx, plan, claim); err != nil {
-			return c.giveBackUnlessKeyed(claim, retryKey, err)
+		if err := create.restartTimeout(ctx); err != nil {
+			return create.giveBackUnlessKeyed(err)
 		}
 	}
-	if err := c.confirmCaller(claim, retryKey); err != nil {
+	if err := create.confirmCaller(); err != nil {
 		return err
 	}
 	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
@@ -96,26 +107,27 @@ func (c *call) create() error {
 
 // confirmCaller gives the sandbox of a create back, and returns an error, if the client has gone or its key
 // was revoked meanwhile.
-func (c *call) confirmCaller(claim *v1alpha1.SandboxClaim, retryKey string) error {
-	if err := c.r.Context().Err(); err != nil {
-		return c.giveBackUnlessKeyed(claim, retryKey, err)
+func (c *creation) confirmCaller() error {
+	r := c.call.r
+	if err := r.Context().Err(); err != nil {
+		return c.giveBackUnlessKeyed(err)
 	}
-	err := c.api.options.Keys.Check(c.r.Context(), c.caller)
+	err := c.call.api.options.Keys.Check(r.Context(), c.call.caller)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, apikeys.ErrUnknownKey): // a retry key is of no use without the API key
-		return c.giveBack(claim, authenticationError(c.r, err))
+		return c.giveBack(authenticationError(r, err))
 	}
-	return c.giveBackUnlessKeyed(claim, retryKey, authenticationError(c.r, err))
+	return c.giveBackUnlessKeyed(authenticationError(r, err))
 }
 
 // claimNameAndRetryKey returns the name of the claim, and the key by which a retry finds it. Without an
 // Idempotency-Key the name is random, and there is no key. With one, both follow from that and from the
 // API key, so that a retry finds what it has made, and the id cannot be derived from one of them
 // without the other.
-func (c *call) claimNameAndRetryKey() (claimName, retryKey string, err error) {
-	given := c.r.Header.Values("Idempotency-Key")
+func claimNameAndRetryKey(header http.Header) (claimName, retryKey string, err error) {
+	given := header.Values("Idempotency-Key")
 	var sum []byte
 	switch {
 	case len(given) == 0:
@@ -126,7 +138,7 @@ func (c *call) claimNameAndRetryKey() (claimName, retryKey string, err error) {
 	case len(given) > 1 || given[0] == "" || len(given[0]) > maxIdempotencyKey:
 		return "", "", &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("Idempotency-Key must be one value of 1 to %d bytes", maxIdempotencyKey)}
 	default:
-		mac := hmac.New(sha256.New, []byte(c.r.Header.Get("X-Api-Key")))
+		mac := hmac.New(sha256.New, []byte(header.Get("X-Api-Key")))
 		mac.Write([]byte("idempotency\x00" + given[0]))
 		sum = mac.Sum(nil)
 		retryKey = "e2b-" + hex.EncodeToString(sum[16:])
@@ -134,32 +146,34 @@ func (c *call) claimNameAndRetryKey() (claimName, retryKey string, err error) {
 	return mapping.ClaimName(sum), retryKey, nil
 }
 
-// claim creates the claim and waits until it has its sandbox. If the client goes away, the claim is given
+// claimSandbox creates the claim and waits until it has its sandbox. If the client goes away, the claim is given
 // back, unless the client can retry with a key. tokens gets the access token, if the response to the
 // create has it.
-func (c *call) claim(ctx context.Context, plan *mapping.CreatePlan, retryKey string, tokens map[string]string) (*v1alpha1.SandboxClaim, error) {
+func (c *creation) claimSandbox(ctx context.Context, tokens map[string]string) error {
 	options := client.Options{
-		Key: retryKey, User: v1alpha1.E2BUser(c.caller.Team), AccessTokens: tokens, OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout,
+		Key: c.retryKey, User: v1alpha1.E2BUser(c.call.caller.Team), AccessTokens: tokens, OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout,
 	}
-	if retryKey != "" {
+	if c.retryKey != "" {
 		options.OnGiveUp = client.GiveUpKeep
 	}
-	claim, err := client.ClaimAndWait(ctx, c.cluster.agents, plan.Claim, options)
+	claim, err := client.ClaimAndWait(ctx, c.call.cluster.agents, c.plan.Claim, options)
 	var incomplete *client.IncompleteError
 	var gaveUp *client.GivenUpError
 	switch {
 	case errors.As(err, &incomplete):
 		// Also with a key, so that a retry does not find a claim that has failed.
-		return nil, c.giveBack(incomplete.Claim, fromIncomplete(incomplete))
+		c.claim = incomplete.Claim
+		return c.giveBack(fromIncomplete(incomplete))
 	case errors.As(err, &gaveUp):
-		return nil, unavailable(c.r, err)
+		return unavailable(c.call.r, err)
 	case apierrors.IsAlreadyExists(err):
-		return nil, &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
+		return &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
 	case apierrors.IsInvalid(err) && isTemplateMissing(err):
-		return nil, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("Template or Checkpoint not found: there is no SandboxSet or SandboxTemplate %s in namespace %s",
-			quoted(plan.Claim.Spec.TemplateName), c.caller.Team)}
+		return &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("Template or Checkpoint not found: there is no SandboxSet or SandboxTemplate %s in namespace %s",
+			quoted(c.plan.Claim.Spec.TemplateName), c.call.caller.Team)}
 	}
-	return claim, err
+	c.claim = claim
+	return err
 }
 
 // sandboxGoneError is the error of a create whose claim has lost its sandbox. With a key it is a repeated
@@ -171,20 +185,20 @@ func sandboxGoneError(retryKey string) error {
 	return &Error{Code: http.StatusConflict, Message: "the sandbox of this request has ended already; for another one take a new Idempotency-Key"}
 }
 
-// giveBackUnlessKeyed gives back a claim if the client has no key to find it by in a retry. It returns
+// giveBackUnlessKeyed gives back the claim if the client has no key to find it by in a retry. It returns
 // cause, the error that the client gets.
-func (c *call) giveBackUnlessKeyed(claim *v1alpha1.SandboxClaim, retryKey string, cause error) error {
-	if retryKey != "" {
+func (c *creation) giveBackUnlessKeyed(cause error) error {
+	if c.retryKey != "" {
 		return cause
 	}
-	return c.giveBack(claim, cause)
+	return c.giveBack(cause)
 }
 
-// giveBack gives back a claim that the client gets no response about, and returns cause.
-func (c *call) giveBack(claim *v1alpha1.SandboxClaim, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), cleanupTimeout)
+// giveBack gives back the claim, which the client gets no response about, and returns cause.
+func (c *creation) giveBack(cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.call.r.Context()), cleanupTimeout)
 	defer cancel()
-	if err := client.GiveBack(ctx, c.cluster.agents, claim); err != nil {
+	if err := client.GiveBack(ctx, c.call.cluster.agents, c.claim); err != nil {
 		return errors.Join(cause, fmt.Errorf("giving it back: %w", err))
 	}
 	return cause
@@ -192,16 +206,16 @@ func (c *call) giveBack(claim *v1alpha1.SandboxClaim, cause error) error {
 
 // restartTimeout lets the timeout of a sandbox start now. If the timeout of the sandbox already differs
 // from the claim's, an earlier try restarted it; restartTimeout leaves it.
-func (c *call) restartTimeout(ctx context.Context, plan *mapping.CreatePlan, claim *v1alpha1.SandboxClaim) error {
-	if plan.Timeout == 0 {
+func (c *creation) restartTimeout(ctx context.Context) error {
+	if c.plan.Timeout == 0 {
 		return nil
 	}
-	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
-	_, _, err := c.cluster.patchWith(ctx, c.cluster.getterByID(id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		if mapping.HasChangedTimeout(sb, claim) {
+	id := v1alpha1.E2BSandboxID(c.claim.Namespace, c.claim.Name)
+	_, _, err := c.call.cluster.patchWith(ctx, c.call.cluster.getterByID(id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.HasChangedTimeout(sb, c.claim) {
 			return mapping.NoChange(sb), nil
 		}
-		return mapping.SetTimeout(sb, c.now().Add(plan.Timeout)), nil
+		return mapping.SetTimeout(sb, c.call.now().Add(c.plan.Timeout)), nil
 	})
 	return err
 }

@@ -30,11 +30,6 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
-// fail responds with the *Error for an error.
-func (c *call) fail(err error) {
-	writeError(c.w, c.toError(err))
-}
-
 // toError returns the *Error for an error of a handler. Errors of the cluster keep their code and
 // message, if they are about the request.
 func (c *call) toError(err error) error {

@@ -19,7 +19,7 @@ type team struct {
 }
 
 // listTeams returns the team of the key, and no other.
-func (c *call) listTeams() error {
+func listTeams(c *call) error {
 	writeJSON(c.w, http.StatusOK, []team{{TeamID: c.caller.Team, Name: c.caller.Team, IsDefault: true}})
 	return nil
 }
@@ -55,7 +55,7 @@ func toKey(r *apikeys.Record) apiKey {
 	return k
 }
 
-func (c *call) listKeys() error {
+func listKeys(c *call) error {
 	release, err := c.cluster.takeListSlot()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (c *call) listKeys() error {
 }
 
 // createKey makes another key of the team.
-func (c *call) createKey() error {
+func createKey(c *call) error {
 	if !c.api.options.CanCreateKeys {
 		return &Error{Code: http.StatusForbidden, Message: "this gateway lets no key make keys; ask its administrators for one"}
 	}
@@ -82,7 +82,7 @@ func (c *call) createKey() error {
 		Name     string `json:"name"`
 		TeamName string `json:"teamName"`
 	}
-	if err := c.decodeBodyWith(&body, (*json.Decoder).DisallowUnknownFields); err != nil {
+	if err := c.decodeBody(&body, (*json.Decoder).DisallowUnknownFields); err != nil {
 		return err
 	}
 	if body.TeamName != "" && body.TeamName != c.caller.Team {
@@ -98,7 +98,7 @@ func (c *call) createKey() error {
 	return nil
 }
 
-func (c *call) deleteKey() error {
+func deleteKey(c *call) error {
 	if err := c.api.options.Keys.Delete(c.r.Context(), c.caller, c.r.PathValue("id")); err != nil {
 		return fromKeyError(err)
 	}

@@ -15,7 +15,7 @@ const retentionHeader = "X-E2b-Kruise-Reserve-Paused-Sandbox-Duration"
 
 // pause pauses a sandbox, and returns when its pod is gone. For a sandbox that is being paused
 // already, it waits for that.
-func (c *call) pause() error {
+func pause(c *call) error {
 	var body lifecycleRequest
 	if err := c.decodeBody(&body); err != nil {
 		return err

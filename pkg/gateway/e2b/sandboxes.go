@@ -4,7 +4,6 @@
 package e2b
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -38,8 +37,8 @@ const (
 	listsPerTeam = 8
 )
 
-// get returns one sandbox.
-func (c *call) get() error {
+// getSandbox returns one sandbox.
+func getSandbox(c *call) error {
 	sb, err := c.cluster.getByID(c.r.Context(), c.r.PathValue("id"))
 	if err != nil {
 		return err
@@ -56,8 +55,8 @@ func (c *call) info(sb *v1alpha1.Sandbox) mapping.Info {
 	return mapping.InfoOf(sb, c.api.options.EnvdVersion, c.api.options.Domain, c.now())
 }
 
-// kill deletes a sandbox. The cluster deletes its claim later.
-func (c *call) kill() error {
+// deleteSandbox deletes a sandbox. The cluster deletes its claim later.
+func deleteSandbox(c *call) error {
 	err := retryOnConflict(c.r.Context(), c.cluster.getterByID(c.r.PathValue("id")), func(sb *v1alpha1.Sandbox) error {
 		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &sb.UID, ResourceVersion: &sb.ResourceVersion}}
 		return sendOnly(c.r.Context(), c.cluster.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options))
@@ -70,8 +69,8 @@ func (c *call) kill() error {
 	return nil
 }
 
-// listAll is the list of SDKs before 2.0: all that run, without pages.
-func (c *call) listAll() error {
+// listSandboxes is the list of SDKs before 2.0: all that run, without pages.
+func listSandboxes(c *call) error {
 	query, err := mapping.ReadQuery(c.r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func (c *call) listAll() error {
 	var found []json.RawMessage
 	size, next := 0, ""
 	for reads := 1; ; reads++ {
-		part, err := c.page(c.r.Context(), query, chunk, next)
+		part, err := readPart(c, query, chunk, next)
 		if err != nil {
 			return err
 		}
@@ -103,9 +102,9 @@ func (c *call) listAll() error {
 	return nil
 }
 
-// listPage is one page of the sandboxes that a query selects. One that selects few of many
+// listSandboxPage is one page of the sandboxes that a query selects. One that selects few of many
 // sandboxes has fewer than asked for, and goes on.
-func (c *call) listPage() error {
+func listSandboxPage(c *call) error {
 	query, err := mapping.ReadQuery(c.r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -124,7 +123,7 @@ func (c *call) listPage() error {
 	read := query.Limit // enough, where the query selects all
 	for range maxPages {
 		missing := query.Limit - len(found)
-		part, err := c.page(c.r.Context(), query, read, next)
+		part, err := readPart(c, query, read, next)
 		if err != nil {
 			return err
 		}
@@ -162,12 +161,12 @@ type part struct {
 	next string
 }
 
-// page reads some sandboxes of the team, and returns those that a query selects.
-func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next string) (*part, error) {
+// readPart reads some sandboxes of the team, and returns those that a query selects.
+func readPart(c *call, query *mapping.Query, limit int, next string) (*part, error) {
 	var list v1alpha1.SandboxList
 	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelSandboxID, Limit: int64(limit), Continue: next}
 	found := &part{}
-	err := c.cluster.list(ctx, "sandboxes", options, &list, func() {
+	err := c.cluster.list(c.r.Context(), "sandboxes", options, &list, func() {
 		for i := range list.Items {
 			if _, ok := idOf(&list.Items[i]); !ok {
 				continue

@@ -16,7 +16,7 @@ import (
 )
 
 // listTemplates lists the SandboxSets of the team.
-func (c *call) listTemplates() error {
+func listTemplates(c *call) error {
 	release, err := c.cluster.takeListSlot()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (c *call) listTemplates() error {
 	}
 }
 
-func (c *call) getTemplate() error {
+func getTemplate(c *call) error {
 	id := c.r.PathValue("id")
 	missing := &Error{Code: http.StatusNotFound, Message: "there is no template " + quoted(id)}
 	if len(validation.IsDNS1123Subdomain(id)) > 0 {
@@ -65,7 +65,7 @@ func (c *call) getTemplate() error {
 
 // getAlias answers whether there is a template of a name, which is a SandboxSet or a
 // SandboxTemplate.
-func (c *call) getAlias() error {
+func getAlias(c *call) error {
 	alias := c.r.PathValue("alias")
 	missing := &Error{Code: http.StatusNotFound, Message: "there is no template " + quoted(alias)}
 	if len(validation.IsDNS1123Subdomain(alias)) > 0 {
@@ -86,6 +86,6 @@ func (c *call) getAlias() error {
 }
 
 // deleteTemplate refuses: a SandboxSet is its platform team's.
-func (c *call) deleteTemplate() error {
+func deleteTemplate(c *call) error {
 	return &Error{Code: http.StatusForbidden, Message: "templates are SandboxSets, and are deleted by those who may delete these"}
 }

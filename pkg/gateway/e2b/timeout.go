@@ -21,13 +21,13 @@ type lifecycleRequest struct {
 
 // seconds returns a timeout that a request asks for in seconds, or else the default. It returns an
 // error if that is not allowed.
-func (c *call) seconds(given *int64, otherwise int64) (time.Duration, error) {
+func seconds(given *int64, otherwise int64, limits *mapping.Limits) (time.Duration, error) {
 	n := otherwise
 	if given != nil {
 		n = *given
 	}
-	if n < 0 || n > c.api.options.Limits.MaxTimeout {
-		return 0, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("timeout %d: must be from 0 to %d seconds", n, c.api.options.Limits.MaxTimeout)}
+	if n < 0 || n > limits.MaxTimeout {
+		return 0, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("timeout %d: must be from 0 to %d seconds", n, limits.MaxTimeout)}
 	}
 	return time.Duration(n) * time.Second, nil
 }
@@ -38,11 +38,11 @@ func (c *call) readTimeoutBody() (time.Duration, error) {
 	if err := c.decodeBody(&body); err != nil {
 		return 0, err
 	}
-	return c.seconds(body.Timeout, mapping.DefaultTimeout)
+	return seconds(body.Timeout, mapping.DefaultTimeout, &c.api.options.Limits)
 }
 
 // setTimeout sets a new timeout, which starts now. 0 ends the sandbox at once.
-func (c *call) setTimeout() error {
+func setTimeout(c *call) error {
 	var body lifecycleRequest
 	if err := c.decodeBody(&body); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *call) setTimeout() error {
 	if body.Timeout == nil {
 		return &Error{Code: http.StatusBadRequest, Message: "timeout is required, in seconds"}
 	}
-	timeout, err := c.seconds(body.Timeout, 0)
+	timeout, err := seconds(body.Timeout, 0, &c.api.options.Limits)
 	if err != nil {
 		return err
 	}
@@ -58,16 +58,16 @@ func (c *call) setTimeout() error {
 }
 
 // refresh extends the life of a sandbox, for old SDKs. A timeout of 0 leaves its end as it is.
-func (c *call) refresh() error {
+func refresh(c *call) error {
 	var body lifecycleRequest
 	if err := c.decodeBody(&body); err != nil {
 		return err
 	}
-	timeout, err := c.seconds(body.Duration, mapping.DefaultTimeout)
+	timeout, err := seconds(body.Duration, mapping.DefaultTimeout, &c.api.options.Limits)
 	if err != nil {
 		return err
 	}
-	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return c.extendChange(sb, timeout) })
+	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return extendChange(sb, timeout, c.now()) })
 }
 
 // changeTimeout changes the timeout of a sandbox whose pod runs, ready or not: a client can extend the
@@ -88,9 +88,9 @@ func (c *call) changeTimeout(change func(*v1alpha1.Sandbox) *mapping.Change) err
 
 // extendChange returns a change that moves the end of a sandbox to a timeout from now, if that is
 // later. A timeout of 0 leaves the end as it is, even if it has passed.
-func (c *call) extendChange(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
+func extendChange(sb *v1alpha1.Sandbox, timeout time.Duration, now time.Time) *mapping.Change {
 	if timeout == 0 {
 		return mapping.NoChange(sb)
 	}
-	return mapping.Extend(sb, c.now().Add(timeout))
+	return mapping.Extend(sb, now.Add(timeout))
 }
