@@ -162,7 +162,7 @@ func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
 		return 0, false
 	}
-	return a.stock.Queue.Ahead(u.waiter, MaxAhead)
+	return u.waiter.Ahead(MaxAhead)
 }
 
 // readGauges adds what the allocator has now to the gauges.

@@ -86,7 +86,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinishedClaim, claim *v1alph
 			u.recordCreate(stored, &try.state, p, now)
 			return stored, !u.outlook.hopeless, nil
 		}
-		a.stock.Queue.Leave(u.waiter) // or the next plan would be behind it
+		u.waiter.Leave() // or the next plan would be behind it
 		switch {
 		case !errors.Is(err, errReplan):
 			return nil, false, err
@@ -110,7 +110,7 @@ func (a *Allocator) join(u *unfinishedClaim, e *claims.Eligible, p *plan.Plan) e
 	if a.stock.Queue.Free(wants.Sources) >= wants.Need {
 		most = math.MaxInt
 	}
-	if !a.stock.Queue.Join(u.waiter, wants, most) {
+	if !u.waiter.Join(wants, most) {
 		return &TooManyWaitingError{Namespace: p.Claim.Namespace, Most: a.options.MaxWaiting, RetryAfter: retryAfter}
 	}
 	return nil

@@ -255,7 +255,7 @@ func (d *desk) stocks(name string, set *v1alpha1.SandboxSet, revision string) {
 }
 
 // left is how many sandboxes of a set can be taken.
-func (d *desk) left(set string) int { return d.stock.Queue.Stock(poolNamed(set)) }
+func (d *desk) left(set string) int { return d.stock.Index.Available(poolNamed(set)[0].Pool) }
 
 // newAttempt is the first attempt of a claim.
 func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {

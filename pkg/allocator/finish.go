@@ -100,12 +100,12 @@ func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	case errors.Is(err, errConflict):
 		u.markIncomplete() // what is known of it may be wrong
 	case throttledFor(err) > 0:
-		f.committer.queue.Leave(u.waiter)
+		u.waiter.Leave()
 		u.work.reservation.release(f.committer.queue) // others can take it meanwhile
 		return f.throttleDelay(u, throttledFor(err)), nil
 	default:
 		u.markIncomplete() // whatever was written, the store knows
-		f.committer.queue.Leave(u.waiter)
+		u.waiter.Leave()
 	}
 	return again, err
 }
@@ -138,7 +138,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
 		return 0, f.abandon(ctx, uid, u, seen)
 	case !claims.Unfinished(seen.claim):
-		f.committer.queue.Served(u.waiter, int(seen.claim.Status.ClaimedReplicas))
+		u.waiter.Served(int(seen.claim.Status.ClaimedReplicas))
 		f.unfinished.forget(u, uid)
 		return 0, nil
 	case !mine:
@@ -243,10 +243,10 @@ func (f *finisher) releaseStarting(ctx context.Context, u *unfinishedClaim, seen
 // that other claims are served meanwhile.
 func (f *finisher) wait(try *attempt, p *plan.Plan) {
 	if try.throttled > 0 {
-		try.planner.stock.Queue.Leave(try.waiter)
+		try.waiter.Leave()
 		return
 	}
-	try.planner.stock.Queue.Wait(try.waiter, candidates.WantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.reservation.taken)))
+	try.waiter.Wait(candidates.WantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.reservation.taken)))
 }
 
 // shortest is the least time between two steps that the passing of time begins.
@@ -282,7 +282,7 @@ func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hol
 // users, but what was only starting for the claim is released.
 func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClaim, seen view) error {
 	u.work.reservation.release(f.committer.queue)
-	f.committer.queue.Leave(u.waiter)
+	u.waiter.Leave()
 	isMine := f.isMine(uid, u)
 	u.work.setups.keepOnly(nil)
 	if isMine {

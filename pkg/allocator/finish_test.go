@@ -291,7 +291,7 @@ func TestConfirm(t *testing.T) {
 			d.Feeds().ClaimChanged(waits())
 			d.clock.Step(d.finisher.syncWindow + handOverAfter) // until then it is the work of who created it
 			u := d.finisher.unfinished.of("u")
-			d.stock.Queue.Wait(u.waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			u.waiter.Wait(queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			if d.prefers(prefersNone); tc.prefers != nil {
 				d.prefers(tc.prefers)
 			}
@@ -319,7 +319,7 @@ func TestConfirm(t *testing.T) {
 			d.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
 			d.prefers(prefersNone)
 			d.Feeds().ClaimChanged(waits())
-			d.stock.Queue.Wait(d.finisher.unfinished.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			d.finisher.unfinished.of("u").waiter.Wait(queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			d.stocks("one", set, pods)
 			if d.shelf.claims["u"] = waits(); served {
 				d.shelf.claims["u"] = claimAt("u", 6, completed)

@@ -202,7 +202,7 @@ func TestChecksWhatCanBeMade(t *testing.T) {
 			d := newDesk(t, setOf("a", "py", maxFresh(tc.most)))
 			d.shelf.templates["py"] = templateOfPod("py")
 			d.Allocator.options.MaxWaiting = 1
-			d.stock.Queue.Wait(queue.NewWaiter(queue.Place{Namespace: "ns", UID: "other"}, func() {}), queue.Wants{Need: 1})
+			queue.NewWaiter(d.stock.Queue, queue.Place{Namespace: "ns", UID: "other"}, func() {}).Wait(queue.Wants{Need: 1})
 			claim := claimOf(func(c *v1alpha1.SandboxClaim) {
 				warm(3)(c)
 				orFresh(c)

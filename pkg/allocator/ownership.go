@@ -58,7 +58,7 @@ func (f *finisher) watchOthers(u *unfinishedClaim, seen view, now time.Time) tim
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
-	q.Watch(u.waiter, candidates.WantsOf(seen.claim, &e, wants, 0))
+	u.waiter.Watch(candidates.WantsOf(seen.claim, &e, wants, 0))
 	if left := f.creatorWorksUntil(u).Sub(now); left > 0 {
 		return max(shortest, left)
 	}
@@ -84,11 +84,11 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 			return err
 		case stored == nil || stored.UID != uid:
 			u.setDeleted()
-			f.committer.queue.Leave(u.waiter)
+			u.waiter.Leave()
 		case !u.setClaim(stored) || claims.Unfinished(stored):
 			continue
 		default:
-			f.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
+			u.waiter.Served(int(stored.Status.ClaimedReplicas))
 		}
 		f.unfinished.due.Add(uid)
 	}

@@ -129,8 +129,8 @@ func (f *finder) take(ctx context.Context, n int, atOnce bool) error {
 			got = q.TakeFree(sources, lacks, atOnce)
 		} else {
 			wants := plan.Wants{Need: f.assessment.Missing(), AtOnce: atOnce, Yields: f.assessment.Wants().Yields}
-			q.Wait(f.waiter, candidates.WantsOf(s.Claim, &s.Eligible, wants, len(f.reservation.taken)))
-			got = q.Take(f.waiter, lacks)
+			f.waiter.Wait(candidates.WantsOf(s.Claim, &s.Eligible, wants, len(f.reservation.taken)))
+			got = f.waiter.Take(lacks)
 		}
 		if len(got) == 0 {
 			return nil
@@ -183,7 +183,7 @@ func (f *finder) release() {
 		return
 	}
 	if f.waiter != nil && len(f.reservation.taken) > 0 {
-		f.planner.stock.Queue.Leave(f.waiter) // or it would be woken by what it gives back
+		f.waiter.Leave() // or it would be woken by what it gives back
 	}
 	f.reservation.release(f.planner.stock.Queue)
 }

@@ -114,7 +114,7 @@ func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinish
 	return &unfinishedClaim{
 		key:        types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
 		claimStart: claimStart{clock: c.clock, seen: c.clock.Now()},
-		waiter: queue.NewWaiter(queue.Place{
+		waiter: queue.NewWaiter(c.queue, queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
 			Since: claim.CreationTimestamp.Time, UID: uid,
 		}, func() { c.due.Add(uid) }),
@@ -144,7 +144,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinishedClaim {
 func (c *unfinishedClaims) forget(u *unfinishedClaim, uid types.UID) {
 	u.work.reservation.release(c.queue)
 	u.work.setups.keepOnly(nil)
-	c.queue.Leave(u.waiter)
+	u.waiter.Leave()
 	c.setMine(u, false)
 	c.remove(u, uid)
 	c.due.Forget(uid)

@@ -94,7 +94,11 @@ func (s *Stock) LookAgain(ctx context.Context, claim *v1alpha1.SandboxClaim, e c
 	if err := s.readPools(ctx, sources, n); err != nil {
 		return e, err
 	}
-	if s.Queue.Free(sources) < n && s.Queue.Stock(sources) >= n {
+	stock := 0
+	for _, from := range sources {
+		stock += s.Index.Available(from.Pool)
+	}
+	if s.Queue.Free(sources) < n && stock >= n {
 		return e, s.Confirm(ctx, sources)
 	}
 	return e, nil

@@ -12,16 +12,16 @@ import "github.com/sandlot-io/sandlot/pkg/poolindex"
 // Ahead is how many claims have their turn before a waiter, in that of its lines in which these are
 // the fewest. It counts up to most, at which there may be more. isInLine is false for a waiter that
 // waits for nothing.
-func (q *Queue) Ahead(w *Waiter, most int) (n int, isInLine bool) {
+func (w *Waiter) Ahead(most int) (n int, isInLine bool) {
 	const lines = 8 // in which it is looked
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
 	if w.Need == 0 {
 		return 0, false
 	}
 	fewest := most
 	for _, s := range w.Sources[:min(lines, len(w.Sources))] {
-		if l := sh.lines[s.Pool]; l != nil {
+		if l := w.shard.lines[s.Pool]; l != nil {
 			fewest = min(fewest, l.ahead(w, fewest))
 		}
 	}
@@ -76,7 +76,8 @@ func (l *line) ahead(w *Waiter, most int) int {
 
 // Look lets those who are first in the line of a pool be woken by the next WakeFront.
 func (q *Queue) Look(p poolindex.Pool) {
-	sh := q.lockShard(p.Namespace)
+	sh := q.shardOf(p.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if l := sh.lines[p]; l != nil {
 		if sh.looked == nil {

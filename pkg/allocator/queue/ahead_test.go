@@ -24,20 +24,20 @@ func TestAhead(t *testing.T) {
 	var woken []string
 	waiter := func(requester string, number int) *Waiter {
 		name := fmt.Sprintf("%s%02d", requester, number)
-		return NewWaiter(Place{Namespace: "ns", Requester: requester, Since: time.Unix(int64(number), 0), UID: types.UID(name)},
+		return NewWaiter(q, Place{Namespace: "ns", Requester: requester, Since: time.Unix(int64(number), 0), UID: types.UID(name)},
 			func() { woken = append(woken, name) })
 	}
 	stands := func(w *Waiter) *Waiter {
-		q.Wait(w, Wants{Need: 1, Sources: sources, Asked: "pool/"})
+		w.Wait(Wants{Need: 1, Sources: sources, Asked: "pool/"})
 		return w
 	}
 	check := func(what string, w *Waiter, most, want int) {
 		t.Helper()
-		if got, ok := q.Ahead(w, most); got != want || !ok {
+		if got, ok := w.Ahead(most); got != want || !ok {
 			t.Errorf("%s: %d before it, %t, want %d", what, got, ok, want)
 		}
 	}
-	if n, ok := q.Ahead(waiter("a", 0), 100); ok {
+	if n, ok := waiter("a", 0).Ahead(100); ok {
 		t.Errorf("%d are before one that is not in line", n)
 	}
 	var a []*Waiter
@@ -52,7 +52,7 @@ func TestAhead(t *testing.T) {
 	check("it stands in line", b, 100, 1)
 	check("the sixth, after a turn of the other", a[5], 100, 6)
 
-	q.Leave(a[0])
+	a[0].Leave()
 	check("the next", a[1], 11, 0)
 	q.WakeFront(3)
 	if len(woken) > 0 {

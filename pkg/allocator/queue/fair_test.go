@@ -36,14 +36,14 @@ func newMarket(t *testing.T) *market { return &market{bench: newBench(t), got: m
 func (m *market) claim(requester string, need int, atOnce bool, pools ...string) *Waiter {
 	m.came++
 	var w *Waiter
-	w = NewWaiter(Place{
+	w = NewWaiter(m.queue, Place{
 		Namespace: "ns", Requester: requester, Since: time.Unix(int64(m.came), 0), UID: types.UID(fmt.Sprint(requester, "-", m.came)),
 	}, func() {
 		if !slices.Contains(m.woken, w) {
 			m.woken = append(m.woken, w)
 		}
 	})
-	m.queue.Wait(w, Wants{Need: need, Sources: from(pools...), AtOnce: atOnce})
+	w.Wait(Wants{Need: need, Sources: from(pools...), AtOnce: atOnce})
 	m.takeAll()
 	return w
 }
@@ -63,7 +63,7 @@ func (m *market) takeAll() {
 	for len(m.woken) > 0 {
 		w := m.woken[0]
 		m.woken = m.woken[1:]
-		for n := len(m.queue.Take(w, w.Need)); n > 0; n = len(m.queue.Take(w, w.Need)) {
+		for n := len(w.Take(w.Need)); n > 0; n = len(w.Take(w.Need)) {
 			m.got[w.Requester] += n
 			m.order = append(m.order, w.UID)
 		}
@@ -171,7 +171,7 @@ func TestFairShares(t *testing.T) {
 				waiting[r] = append(waiting[r], m.claim(r, 1+random.IntN(40), false, "pool"))
 			case 2:
 				if len(waiting[r]) > 0 && random.IntN(4) == 0 {
-					m.queue.Leave(waiting[r][0])
+					waiting[r][0].Leave()
 					waiting[r] = waiting[r][1:]
 					m.takeAll()
 				}
@@ -311,9 +311,9 @@ func TestServersDecideAlike(t *testing.T) {
 			if random.IntN(servers) == 0 { // the one that created it
 				place.Since = place.Since.Add(time.Duration(random.IntN(1e9)))
 			}
-			w := NewWaiter(place, func() { woken[s] = c.place.UID })
+			w := NewWaiter(b.queue, place, func() { woken[s] = c.place.UID })
 			waiters[s][c.place.UID] = w
-			b.queue.Wait(w, c.wants)
+			w.Wait(c.wants)
 		}
 	}
 	served := 0
@@ -328,7 +328,7 @@ func TestServersDecideAlike(t *testing.T) {
 		for s, b := range benches {
 			w := waiters[s][woken[works]]
 			if s == works {
-				b.expect("whose turn it is", b.queue.Take(w, 1), 1)
+				b.expect("whose turn it is", w.Take(1), 1)
 				continue
 			}
 			b.index.Remove("ns", fmt.Sprintf("sb-%03d", b.next), b.next+1)
@@ -336,7 +336,7 @@ func TestServersDecideAlike(t *testing.T) {
 			left := w.Wants
 			left.Need--
 			left.Has++
-			b.queue.Watch(w, left)
+			w.Watch(left)
 		}
 		benches[works].next++
 	}
@@ -352,25 +352,25 @@ func TestChargesWhatIsGot(t *testing.T) {
 		change func(*bench, *Waiter, Wants)
 		want   int
 	}{
-		"one, from another server":         {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; b.queue.Watch(w, has) }, 1},
-		"nothing, and asks for less":       {func(b *bench, w *Waiter, has Wants) { has.Need = 1; b.queue.Watch(w, has) }, 0},
-		"one, and asks for more":           {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 20, 3; b.queue.Watch(w, has) }, 1},
-		"nothing, and its time is up":      {func(b *bench, w *Waiter, _ Wants) { b.queue.Served(w, 2) }, 0},
-		"the rest, and is at its end":      {func(b *bench, w *Waiter, _ Wants) { b.queue.Served(w, 12) }, 10},
-		"nothing more than what it took":   {func(b *bench, w *Waiter, has Wants) { b.stock("pool", 1); b.takes(w); b.queue.Served(w, 3) }, 1},
-		"nothing that its server knows of": {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; b.queue.Wait(w, has) }, 0},
+		"one, from another server":         {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; w.Watch(has) }, 1},
+		"nothing, and asks for less":       {func(b *bench, w *Waiter, has Wants) { has.Need = 1; w.Watch(has) }, 0},
+		"one, and asks for more":           {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 20, 3; w.Watch(has) }, 1},
+		"nothing, and its time is up":      {func(b *bench, w *Waiter, _ Wants) { w.Served(2) }, 0},
+		"the rest, and is at its end":      {func(b *bench, w *Waiter, _ Wants) { w.Served(12) }, 10},
+		"nothing more than what it took":   {func(b *bench, w *Waiter, has Wants) { b.stock("pool", 1); b.takes(w); w.Served(3) }, 1},
+		"nothing that its server knows of": {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; w.Wait(has) }, 0},
 		"what its server knew of, and no more": {func(b *bench, w *Waiter, has Wants) {
 			has.Need, has.Has = 9, 3
-			b.queue.Wait(w, has)
-			b.queue.Watch(w, has)
+			w.Wait(has)
+			w.Watch(has)
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			has := Wants{Need: 10, Has: 2, Sources: from("pool")}
 			w := b.waiter(1, "w")
-			b.queue.Watch(w, has)
-			b.queue.Wait(b.waiter(2, "stays"), Wants{Need: 1, Sources: from("pool")})
+			w.Watch(has)
+			b.waiter(2, "stays").Wait(Wants{Need: 1, Sources: from("pool")})
 			seat := b.line("pool").seats["one"]
 			before := seat.turn
 			tc.change(b, w, has)
@@ -388,7 +388,7 @@ func TestTimesOfPlaces(t *testing.T) {
 	b := newBench(t)
 	now := time.Now()
 	b.clock.SetTime(now.Add(time.Second))
-	w := NewWaiter(Place{Namespace: "ns", Since: now, UID: "one"}, func() {})
+	w := NewWaiter(b.queue, Place{Namespace: "ns", Since: now, UID: "one"}, func() {})
 	expect := func(want time.Time) {
 		t.Helper()
 		if got := w.Since.String(); got != want.Round(0).Truncate(time.Second).String() {
@@ -396,8 +396,8 @@ func TestTimesOfPlaces(t *testing.T) {
 		}
 	}
 	expect(now)
-	b.queue.Wait(w, Wants{Need: 1, Asked: "a"})
-	b.queue.Wait(w, Wants{Need: 1, Asked: "b"})
+	w.Wait(Wants{Need: 1, Asked: "a"})
+	w.Wait(Wants{Need: 1, Asked: "b"})
 	expect(now.Add(time.Second))
 }
 
@@ -406,9 +406,9 @@ func TestTimesOfPlaces(t *testing.T) {
 func TestAsksForSomethingElse(t *testing.T) {
 	b := newBench(t)
 	parked, waits := b.waiter(1, "parked"), b.waiter(2, "waits")
-	b.queue.Wait(parked, Wants{Need: 1, Asked: "missing"})
-	b.queue.Wait(waits, Wants{Need: 1, Sources: from("pool"), Asked: "pool"})
-	b.queue.Wait(parked, Wants{Need: 1, Sources: from("pool"), Asked: "pool"})
+	parked.Wait(Wants{Need: 1, Asked: "missing"})
+	waits.Wait(Wants{Need: 1, Sources: from("pool"), Asked: "pool"})
+	parked.Wait(Wants{Need: 1, Sources: from("pool"), Asked: "pool"})
 	b.stock("pool", 1)
 	b.expect("who waited for something else", b.takes(parked), 0)
 	b.expect("who waited for this", b.takes(waits), 1)
@@ -419,17 +419,17 @@ func TestJoin(t *testing.T) {
 	b := newBench(t)
 	pool := from("pool")
 	first, second := b.waiter(1, "first"), b.waiter(2, "second")
-	if !b.queue.Join(first, Wants{Need: 1, Sources: pool}, 1) || !b.queue.Join(first, Wants{Need: 2, Sources: pool}, 1) {
+	if !first.Join(Wants{Need: 1, Sources: pool}, 1) || !first.Join(Wants{Need: 2, Sources: pool}, 1) {
 		t.Error("there was no room for the first")
 	}
-	if b.queue.Join(second, Wants{Need: 1, Sources: pool}, 1) {
+	if second.Join(Wants{Need: 1, Sources: pool}, 1) {
 		t.Error("there was room for two")
 	}
-	b.queue.Leave(first)
-	if !b.queue.Join(second, Wants{Need: 1}, 1) {
+	first.Leave()
+	if !second.Join(Wants{Need: 1}, 1) {
 		t.Error("there was no room when the first had left")
 	}
-	b.queue.Leave(second)
+	second.Leave()
 	b.expectNoLines()
 }
 
@@ -451,9 +451,9 @@ func TestPlaces(t *testing.T) {
 		has := map[string]int{}
 		join := func(requester string) bool {
 			b.next++
-			w := NewWaiter(Place{Namespace: "ns", Requester: requester, UID: types.UID(fmt.Sprint(b.next))}, func() {})
+			w := NewWaiter(b.queue, Place{Namespace: "ns", Requester: requester, UID: types.UID(fmt.Sprint(b.next))}, func() {})
 			room := b.queue.HasRoom("ns", requester, most)
-			if joined := b.queue.Join(w, Wants{Need: 1}, most); joined != room {
+			if joined := w.Join(Wants{Need: 1}, most); joined != room {
 				t.Fatalf("there is room: %t, joins: %t", room, joined)
 			}
 			if room {
@@ -477,7 +477,8 @@ func TestPlaces(t *testing.T) {
 
 // line returns the line of a pool.
 func (b *bench) line(pool string) *line {
-	sh := b.queue.lockShard("ns")
+	sh := b.queue.shardOf("ns")
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.lines[named(pool)]
 }
@@ -496,8 +497,8 @@ func full(n int, atOnce bool) *bench {
 	b := &bench{index: poolindex.New(), clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), woken: map[*Waiter]int{}}
 	b.queue = New(b.index, b.clock)
 	for i := range n {
-		w := NewWaiter(Place{"ns", fmt.Sprint("user-", i%100), time.Unix(int64(i), 0), types.UID(fmt.Sprint(i))}, func() {})
-		b.queue.Wait(w, Wants{Need: 5 + i%3, Sources: from("x", "y"), AtOnce: atOnce})
+		w := NewWaiter(b.queue, Place{"ns", fmt.Sprint("user-", i%100), time.Unix(int64(i), 0), types.UID(fmt.Sprint(i))}, func() {})
+		w.Wait(Wants{Need: 5 + i%3, Sources: from("x", "y"), AtOnce: atOnce})
 	}
 	return b
 }
@@ -514,8 +515,8 @@ func TestWorkDoesNotGrowWithTheLine(t *testing.T) {
 				"a tick":     func() { b.queue.Tick() },
 				"a claim that waits": func() {
 					w := b.waits(1<<20, 3, atOnce, from("x", "y"))
-					b.queue.Take(w, 1)
-					b.queue.Leave(w)
+					w.Take(1)
+					w.Leave()
 				},
 				"the end of gathering": func() { b.pass(gatherWithin + time.Second) },
 			} {
@@ -547,10 +548,10 @@ func BenchmarkLine(b *testing.B) {
 				}
 			})
 			b.Run(name+"claim", func(b *testing.B) {
-				w := NewWaiter(Place{"ns", "late", time.Unix(1<<20, 0), "late"}, func() {})
+				w := NewWaiter(line.queue, Place{"ns", "late", time.Unix(1<<20, 0), "late"}, func() {})
 				for b.Loop() {
-					line.queue.Wait(w, Wants{Need: 2, Sources: from("x", "y"), AtOnce: atOnce})
-					line.queue.Leave(w)
+					w.Wait(Wants{Need: 2, Sources: from("x", "y"), AtOnce: atOnce})
+					w.Leave()
 				}
 			})
 		}
@@ -559,7 +560,8 @@ func BenchmarkLine(b *testing.B) {
 
 // waitingIn is how many claims of a namespace wait.
 func waitingIn(q *Queue, namespace string) int {
-	sh := q.lockShard(namespace)
+	sh := q.shardOf(namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.waiting[namespace].total()
 }

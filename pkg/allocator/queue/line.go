@@ -46,10 +46,15 @@ type line struct {
 	// round is the last turn that there was.
 	round int
 	// offered is who was woken last.
-	offered *Waiter
-	// gatherer is for whom what there is is kept although it is not enough, and
-	// restUntil is until when nothing is kept for another in this way.
-	gatherer  *Waiter
+	offered   *Waiter
+	gathering gathering
+}
+
+// gathering is what there is in a pool being kept for a claim although it is not enough.
+type gathering struct {
+	// waiter is the claim; nil if there is none. restUntil is until when nothing is kept for
+	// another in this way.
+	waiter    *Waiter
 	restUntil time.Time
 }
 
@@ -149,8 +154,8 @@ func (l *line) exit(w *Waiter) {
 	if l.offered == w {
 		l.offered = nil
 	}
-	if l.gatherer == w {
-		l.gatherer = nil
+	if l.gathering.waiter == w {
+		l.gathering.waiter = nil
 	}
 }
 
@@ -267,19 +272,19 @@ func (l *line) share(available int) int {
 	return max(1, available/requesters, next-mine.turn)
 }
 
-// gathering is for whom stock is gathered at a time; nil if for none.
-func (l *line) gathering(now time.Time) *Waiter {
-	if l.gatherer == nil || now.Sub(l.gatherer.gatherSince) > gatherWithin {
+// at is for whom stock is gathered at a time; nil if for none.
+func (g *gathering) at(now time.Time) *Waiter {
+	if g.waiter == nil || now.Sub(g.waiter.gatherSince) > gatherWithin {
 		return nil
 	}
-	return l.gatherer
+	return g.waiter
 }
 
 // isResting reports whether nothing is to be gathered at a time, because it was for long.
-func (l *line) isResting(now time.Time) bool {
-	until := l.restUntil
-	if g := l.gatherer; g != nil && l.gathering(now) == nil {
-		until = g.gatherSince.Add(2 * gatherWithin)
+func (g *gathering) isResting(now time.Time) bool {
+	until := g.restUntil
+	if of := g.waiter; of != nil && g.at(now) == nil {
+		until = of.gatherSince.Add(2 * gatherWithin)
 	}
 	return now.Before(until)
 }

@@ -130,9 +130,9 @@ func (c *crowd) something() string {
 			wants.Asked = fmt.Sprint(c.rand.IntN(2))
 		}
 		if c.rand.IntN(2) == 0 {
-			c.queue.Wait(w, wants)
+			w.Wait(wants)
 		} else {
-			c.queue.Watch(w, wants)
+			w.Watch(wants)
 		}
 		c.woken[w] = true // who asks looks for itself
 		return fmt.Sprintf("%s now waits for %+v", w.UID, wants)
@@ -144,11 +144,11 @@ func (c *crowd) something() string {
 		}
 		c.woken[w] = false
 		c.taker, c.atOnce, c.wasAside = w, w.isWhole(), w.aside
-		c.took = c.queue.Take(w, n)
+		c.took = w.Take(n)
 		return fmt.Sprintf("%s takes %d and gets %d", w.UID, n, len(c.took))
 	case n < 83 && len(c.waiters) > 0:
 		i := c.rand.IntN(len(c.waiters))
-		c.queue.Leave(c.waiters[i])
+		c.waiters[i].Leave()
 		c.waiters = slices.Delete(c.waiters, i, i+1)
 		return "one leaves"
 	case n < 87:
@@ -172,11 +172,11 @@ func (c *crowd) joins() string {
 		Since: time.Unix(c.rand.Int64N(50), 0),
 	}
 	var w *Waiter
-	w = NewWaiter(place, func() { c.woken[w] = true })
+	w = NewWaiter(c.queue, place, func() { c.woken[w] = true })
 	wants := Wants{Need: 1 + c.rand.IntN(4), Sources: c.some(), AtOnce: c.rand.IntN(2) == 0, Asked: "0"}
 	wants.Yields = wants.AtOnce && c.rand.IntN(3) == 0
 	c.waiters = append(c.waiters, w)
-	c.queue.Wait(w, wants)
+	w.Wait(wants)
 	c.woken[w] = true // who asks looks for itself
 	return fmt.Sprintf("%s of %s at %s waits for %+v", w.UID, w.Requester, w.Since, wants)
 }
@@ -230,7 +230,8 @@ type standing struct {
 
 // look works out by the rules whose turn it is in each line, whatever the lines think.
 func (c *crowd) look() map[string]*standing {
-	sh, now := c.queue.lockShard("ns"), c.clock.Now()
+	sh, now := c.queue.shardOf("ns"), c.clock.Now()
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	all := map[string]*standing{}
 	for _, pool := range crowdPools {
@@ -243,8 +244,8 @@ func (c *crowd) look() map[string]*standing {
 		for requester, seat := range l.seats {
 			s.turns[requester] = seat.turn
 		}
-		until := l.restUntil
-		if g := l.gatherer; g != nil && now.Sub(g.gatherSince) <= gatherWithin {
+		until := l.gathering.restUntil
+		if g := l.gathering.waiter; g != nil && now.Sub(g.gatherSince) <= gatherWithin {
 			s.gatherer = g
 		} else if g != nil {
 			until = g.gatherSince.Add(2 * gatherWithin)
@@ -411,7 +412,8 @@ func (c *crowd) checkWoken() error {
 		if s.available > 0 && s.first != nil && s.can && !c.woken[s.first] {
 			return fmt.Errorf("it is the turn of %s in %s, which was not woken", s.first.UID, pool)
 		}
-		sh := c.queue.lockShard("ns")
+		sh := c.queue.shardOf("ns")
+		sh.mu.Lock()
 		members := 0
 		if l := sh.lines[named(pool)]; l != nil {
 			members = len(l.members)

@@ -58,52 +58,9 @@ func New(index *poolindex.Index, c clock.PassiveClock) *Queue {
 	return q
 }
 
-// lockShard returns the shard of a namespace, locked.
-func (q *Queue) lockShard(namespace string) *shard {
-	sh := q.shards[maphash.String(q.seed, namespace)%shards]
-	sh.mu.Lock()
-	return sh
-}
-
-// Wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
-// accordingly. It does not wake the waiter itself: who calls it takes what there is now,
-// or has just done so.
-func (q *Queue) Wait(w *Waiter, wants Wants) {
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
-	wants.Need = max(0, wants.Need)
-	sh.setWatched(w, false)
-	sh.wait(w, wants, 0)
-}
-
-// Watch is Wait for a claim that another server works on: what it has more than before
-// it has got there. It may need less for other reasons.
-func (q *Queue) Watch(w *Waiter, wants Wants) {
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
-	wants.Need = max(0, wants.Need)
-	sh.setWatched(w, true)
-	sh.wait(w, wants, wants.Has-w.Has)
-}
-
-// Served is Leave for a claim at its end, which another server may have brought it to
-// and which has that many sandboxes then.
-func (q *Queue) Served(w *Waiter, has int) {
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
-	sh.wait(w, Wants{}, has-w.Has)
-}
-
-// Join is Wait for a claim that is about to be stored, if HasRoom for it. It reports
-// whether the claim waits now.
-func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
-	if w.Need == 0 && !sh.waiting[w.Namespace].hasRoom(w.Requester, most) {
-		return false
-	}
-	sh.wait(w, wants, 0)
-	return true
+// shardOf returns the shard of a namespace.
+func (q *Queue) shardOf(namespace string) *shard {
+	return q.shards[maphash.String(q.seed, namespace)%shards]
 }
 
 // HasRoom reports whether one more claim of a requester may wait, if most claims of the
@@ -112,7 +69,8 @@ func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 // requester more than there are, so that there is room for the next. One that has no
 // place gets one, until there are twice as many as most.
 func (q *Queue) HasRoom(namespace, requester string, most int) bool {
-	sh := q.lockShard(namespace)
+	sh := q.shardOf(namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.waiting[namespace].hasRoom(requester, most)
 }
@@ -142,32 +100,14 @@ func (p *places) hasRoom(requester string, most int) bool {
 	return has == 0 && p.all/2 < most
 }
 
-// Leave takes a waiter out of line.
-func (q *Queue) Leave(w *Waiter) {
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
-	if w.Need == 0 { // it is in no line, as a claim that got all at once
-		w.Wants = Wants{}
-		return
-	}
-	sh.wait(w, Wants{}, 0)
-}
-
-// Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
-// at once. What it takes it no longer needs.
-func (q *Queue) Take(w *Waiter, n int) []poolindex.Candidate {
-	sh := q.lockShard(w.Namespace)
-	defer sh.mu.Unlock()
-	return sh.take(w, n)
-}
-
 // TakeFree hands out up to n sandboxes for which no claim waits to a newcomer, or with
 // atOnce n or none, those of the preferred pools first.
 func (q *Queue) TakeFree(sources []Source, n int, atOnce bool) []poolindex.Candidate {
 	if len(sources) == 0 {
 		return nil
 	}
-	sh := q.lockShard(sources[0].Pool.Namespace)
+	sh := q.shardOf(sources[0].Pool.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.takeOpen(sh.openToNewcomers(sources), n, atOnce)
 }
@@ -177,7 +117,8 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 	if len(sources) == 0 {
 		return nil
 	}
-	sh := q.lockShard(sources[0].Pool.Namespace)
+	sh := q.shardOf(sources[0].Pool.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	var peeked []poolindex.Candidate
 	free := inOrder(sh.openToNewcomers(sources))
@@ -195,7 +136,8 @@ func (q *Queue) Free(sources []Source) int {
 	if len(sources) == 0 {
 		return 0
 	}
-	sh := q.lockShard(sources[0].Pool.Namespace)
+	sh := q.shardOf(sources[0].Pool.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	total := 0
 	for _, s := range sh.openToNewcomers(sources) {
@@ -226,7 +168,8 @@ func (q *Queue) update(cs []poolindex.Candidate, change func()) {
 	if len(cs) == 0 {
 		return
 	}
-	sh := q.lockShard(cs[0].Pool.Namespace)
+	sh := q.shardOf(cs[0].Pool.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	change()
 	for i, c := range cs {
@@ -238,7 +181,8 @@ func (q *Queue) update(cs []poolindex.Candidate, change func()) {
 
 // Stocked implements poolindex.Listener.
 func (q *Queue) Stocked(p poolindex.Pool) {
-	sh := q.lockShard(p.Namespace)
+	sh := q.shardOf(p.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if q.index.Available(p) == 1 {
 		sh.stockedAgain(p)
@@ -278,22 +222,14 @@ func (q *Queue) Demands() map[poolindex.Pool]Demand {
 	return demands
 }
 
-// Stock is how much the pools have, also for those who wait.
-func (q *Queue) Stock(sources []Source) int {
-	total := 0
-	for _, s := range sources {
-		total += q.index.Available(s.Pool)
-	}
-	return total
-}
-
 // Before returns the UIDs of up to n claims for which stock of the pools is kept from
 // newcomers.
 func (q *Queue) Before(sources []Source, n int) []types.UID {
 	if len(sources) == 0 {
 		return nil
 	}
-	sh := q.lockShard(sources[0].Pool.Namespace)
+	sh := q.shardOf(sources[0].Pool.Namespace)
+	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	var uids []types.UID
 	add := func(w *Waiter) bool {

@@ -62,20 +62,20 @@ func (b *bench) stock(pool string, n int) {
 // waiter is the place of a claim that came at since seconds, not queued yet.
 func (b *bench) waiter(since int64, uid types.UID) *Waiter {
 	var w *Waiter
-	w = NewWaiter(Place{Namespace: "ns", Requester: "one", Since: time.Unix(since, 0), UID: uid}, func() { b.woken[w]++ })
+	w = NewWaiter(b.queue, Place{Namespace: "ns", Requester: "one", Since: time.Unix(since, 0), UID: uid}, func() { b.woken[w]++ })
 	return w
 }
 
 // waits queues a claim that came at since seconds.
 func (b *bench) waits(since, n int, atOnce bool, sources []Source) *Waiter {
 	w := b.waiter(int64(since), types.UID(fmt.Sprint(since)))
-	b.queue.Wait(w, Wants{Need: n, Sources: sources, AtOnce: atOnce})
+	w.Wait(Wants{Need: n, Sources: sources, AtOnce: atOnce})
 	return w
 }
 
 // takes is what a queued claim does in its turn.
 func (b *bench) takes(w *Waiter) []poolindex.Candidate {
-	return b.queue.Take(w, w.Need)
+	return w.Take(w.Need)
 }
 
 func (b *bench) pass(d time.Duration) {
@@ -147,7 +147,7 @@ func TestServesInOrderOfUIDs(t *testing.T) {
 		waiters := map[types.UID]*Waiter{}
 		for _, uid := range uids {
 			w := b.waiter(1, uid)
-			b.queue.Wait(w, Wants{Need: 1, Sources: from("pool")})
+			w.Wait(Wants{Need: 1, Sources: from("pool")})
 			waiters[uid] = w
 		}
 		b.stock("pool", 1)
@@ -180,7 +180,7 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 	b.expectWoken("who waits for three, of two", w, false)
 	b.expect("a newcomer, while one waits for three", b.queue.TakeFree(pool, 1, false), 0)
 	b.expect("a preview, while one waits for three", b.queue.Peek(pool, 1), 0)
-	if free, stock := b.queue.Free(pool), b.queue.Stock(pool); free != 0 || stock != 2 {
+	if free, stock := b.queue.Free(pool), b.index.Available(pool[0].Pool); free != 0 || stock != 2 {
 		t.Errorf("%d of %d are free", free, stock)
 	}
 	if got := b.queue.Before(pool, 5); !slices.Equal(got, []types.UID{"1"}) {
@@ -229,7 +229,7 @@ func TestAtOnce(t *testing.T) {
 func TestBeyondThePoolYields(t *testing.T) {
 	b := newBench(t)
 	huge := b.waiter(1, "huge")
-	b.queue.Wait(huge, Wants{Need: 100, Sources: from("pool"), AtOnce: true, Yields: true})
+	huge.Wait(Wants{Need: 100, Sources: from("pool"), AtOnce: true, Yields: true})
 	small := b.waits(2, 1, false, from("pool"))
 	b.stock("pool", 1)
 	b.expectWoken("the small one behind one that can never be served", small, true)
@@ -243,12 +243,12 @@ func TestYieldingKeepsOnlyWhatItCanHave(t *testing.T) {
 	b := newBench(t)
 	first := b.waits(1, 3, true, from("y"))
 	yields := b.waiter(2, "yields")
-	b.queue.Wait(yields, Wants{Need: 3, Sources: from("x", "y"), AtOnce: true, Yields: true})
+	yields.Wait(Wants{Need: 3, Sources: from("x", "y"), AtOnce: true, Yields: true})
 	b.stock("y", 2)
 	b.stock("x", 1)
 	b.expect("a newcomer to y", b.queue.TakeFree(from("y"), 1, false), 0)
 	b.expectFrom("a newcomer to x", b.queue.TakeFree(from("x"), 1, false), map[string]int{"x": 1})
-	b.queue.Leave(first)
+	first.Leave()
 	b.stock("x", 1)
 	behind := b.waits(3, 1, false, from("x"))
 	b.expect("a newcomer, when it can be served", b.queue.TakeFree(from("x"), 1, false), 0)
@@ -261,7 +261,7 @@ func TestLeaveLetsTheNext(t *testing.T) {
 	b := newBench(t)
 	gone, next := b.waits(1, 2, false, from("pool")), b.waits(2, 2, false, from("pool"))
 	b.stock("pool", 1)
-	b.queue.Leave(gone)
+	gone.Leave()
 	b.expectWoken("the next in line", next, true)
 	b.expect("the one who left", b.takes(gone), 0)
 	b.expect("the next in line", b.takes(next), 1)
@@ -311,17 +311,17 @@ func TestDemandsOfThisServer(t *testing.T) {
 		}
 	}
 	wants := func(need int) Wants { return Wants{Need: need, Sources: from("pool")} }
-	b.queue.Watch(others, wants(5))
+	others.Watch(wants(5))
 	expect("one of each", Demand{1, 3})
-	b.queue.Watch(mine, wants(2))
+	mine.Watch(wants(2))
 	expect("another server takes over", Demand{})
-	b.queue.Wait(others, wants(4))
+	others.Wait(wants(4))
 	expect("this one takes over", Demand{1, 4})
-	b.queue.Wait(mine, wants(1))
+	mine.Wait(wants(1))
 	expect("both are of this server", Demand{2, 5})
-	b.queue.Leave(others)
+	others.Leave()
 	expect("one leaves", Demand{1, 1})
-	b.queue.Served(mine, 1)
+	mine.Served(1)
 	expect("none is left", Demand{})
 }
 
@@ -336,7 +336,7 @@ func TestTakeCounts(t *testing.T) {
 		t.Errorf("the demand is %+v", d)
 	}
 	b.stock("pool", 5)
-	b.expect("who needs one more", b.queue.Take(w, 1), 1)
+	b.expect("who needs one more", w.Take(1), 1)
 	b.expectNoLines()
 	b.expect("a newcomer", b.queue.TakeFree(from("pool"), 10, false), 4)
 }
@@ -417,7 +417,7 @@ func TestLeavingSeveralLines(t *testing.T) {
 	b.stock("x", 1)
 	b.stock("y", 1)
 	b.expect("behind who needs five", append(b.takes(inX), b.takes(inY)...), 0)
-	b.queue.Leave(first)
+	first.Leave()
 	b.expectWoken("in x, when it has left", inX, true)
 	b.expectWoken("in y, when it has left", inY, true)
 	b.expect("in x, when it has left", b.takes(inX), 1)
@@ -434,14 +434,14 @@ func TestChangesLines(t *testing.T) {
 		t.Errorf("demands are %v, want one of no pool and one of a", got)
 	}
 	b.stock("b", 1)
-	b.queue.Wait(w, Wants{Need: 2, Sources: from("a", "b")})
+	w.Wait(Wants{Need: 2, Sources: from("a", "b")})
 	b.expectWoken("who asks and takes for itself", w, false)
 	b.expectFrom("of the pool that was added", b.takes(w), map[string]int{"b": 1})
 	b.stock("a", 1)
 	b.expectWoken("who is behind it", behind, false)
-	b.queue.Wait(w, Wants{Need: 1, Sources: from("b")})
+	w.Wait(Wants{Need: 1, Sources: from("b")})
 	b.expectWoken("who is first where the other has left", behind, true)
 	b.expect("who is first where the other has left", b.takes(behind), 1)
-	b.queue.Leave(w)
+	w.Leave()
 	b.expectNoLines()
 }

@@ -37,20 +37,24 @@ func newShard(index *poolindex.Index, c clock.PassiveClock) *shard {
 }
 
 // wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
-// accordingly. served is how much it has got elsewhere, if that is more than 0.
-func (sh *shard) wait(w *Waiter, wants Wants, served int) {
+// accordingly. watched is set if another server works on its claim, and served is how much it
+// has got elsewhere, if that is more than 0.
+func (sh *shard) wait(w *Waiter, wants Wants, watched bool, served int) {
 	before, after := w.pools(&w.Wants), w.pools(&wants)
 	sh.addDemand(w, before, -1)
+	w.watched = watched
 	if served > 0 {
-		sh.charge(w, served)
+		for _, p := range before {
+			sh.lines[p].charge(w, served)
+		}
 	}
 	less, stays := wants.Need < w.Need, slices.Equal(before, after)
 	if less || !stays { // another server may have taken for it
 		w.couldSince = time.Time{}
-		sh.readmit(w)
+		w.readmit()
 	}
 	if less || len(before) == 0 {
-		sh.endGathering(w, false) // and not by changing lines
+		w.endGathering(false) // and not by changing lines
 	}
 	sh.count(w, min(1, len(after))-min(1, len(before)))
 	switch {
@@ -58,7 +62,7 @@ func (sh *shard) wait(w *Waiter, wants Wants, served int) {
 		sh.move(w, before, nil, wants)
 		w.Since = toSecond(sh.clock.Now())
 		sh.move(w, nil, after, wants)
-	case stays && w.hasSamePlace(&wants):
+	case stays && isSamePlace(&w.Wants, &wants):
 		w.Wants = wants
 	default:
 		sh.move(w, before, after, wants)
@@ -77,16 +81,6 @@ func (sh *shard) addDemand(w *Waiter, pools []poolindex.Pool, sign int) {
 		d := &sh.lines[p].demand
 		d.Claims += sign
 		d.Sandboxes += sign * w.Need
-	}
-}
-
-// setWatched sets whether another server works on the claim of a waiter.
-func (sh *shard) setWatched(w *Waiter, watched bool) {
-	if w.watched != watched {
-		pools := w.pools(&w.Wants)
-		sh.addDemand(w, pools, -1)
-		w.watched = watched
-		sh.addDemand(w, pools, 1)
 	}
 }
 

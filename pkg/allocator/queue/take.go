@@ -6,30 +6,9 @@ package queue
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
-
-// take hands out up to n sandboxes to a waiter, or as many as it needs at once.
-func (sh *shard) take(w *Waiter, n int) []poolindex.Candidate {
-	w.couldSince = time.Time{}
-	if w.Need == 0 {
-		return nil
-	}
-	if w.aside {
-		sh.readmit(w)
-		sh.wakeNext(w, w.pools(&w.Wants)...)
-	}
-	taken := sh.takeOpen(sh.openTo(w), min(n, w.Need), w.isWhole())
-	if len(taken) > 0 {
-		left := w.Wants
-		left.Need -= len(taken)
-		left.Has += len(taken)
-		sh.wait(w, left, len(taken))
-	}
-	return taken
-}
 
 // supply is a pool from which something may be taken.
 type supply struct {
@@ -41,7 +20,7 @@ type supply struct {
 func (sh *shard) openTo(w *Waiter) []supply {
 	now := sh.clock.Now()
 	var open []supply
-	if w.isWhole() && !sh.isEnough(w, now) {
+	if w.isWhole() && !w.isEnough(now) {
 		return nil
 	}
 	for _, s := range w.Sources {

@@ -33,9 +33,9 @@ func TestWhoDoesNotTakeBlocksNone(t *testing.T) {
 func TestTimeToTake(t *testing.T) {
 	pool := from("pool")
 	again := map[string]func(b *bench, w *Waiter){
-		"it takes": func(b *bench, w *Waiter) { b.queue.Take(w, 1) },
+		"it takes": func(b *bench, w *Waiter) { w.Take(1) },
 		"it needs less, because another server has taken for it": func(b *bench, w *Waiter) {
-			b.queue.Wait(w, Wants{Need: 2, Sources: pool})
+			w.Wait(Wants{Need: 2, Sources: pool})
 		},
 		"there was nothing in between": func(b *bench, _ *Waiter) {
 			for _, name := range []string{"sb-001", "sb-002"} {
@@ -50,8 +50,8 @@ func TestTimeToTake(t *testing.T) {
 			b.queue.Stocked(named("pool"))
 		},
 		"it stands in other lines": func(b *bench, w *Waiter) {
-			b.queue.Wait(w, Wants{Need: 3, Sources: from("other")})
-			b.queue.Wait(w, Wants{Need: 3, Sources: pool})
+			w.Wait(Wants{Need: 3, Sources: from("other")})
+			w.Wait(Wants{Need: 3, Sources: pool})
 		},
 	}
 	for name, tc := range again {
@@ -111,7 +111,7 @@ func TestGatheringBeginsAnew(t *testing.T) {
 	w := b.waits(1, 3, true, pool)
 	b.stock("pool", 1)
 	b.pass(gatherWithin)
-	b.queue.Watch(w, Wants{Need: 2, Has: 1, Sources: pool, AtOnce: true})
+	w.Watch(Wants{Need: 2, Has: 1, Sources: pool, AtOnce: true})
 	b.pass(gatherWithin)
 	b.expect("a newcomer, while it gathers again", b.queue.TakeFree(pool, 1, false), 0)
 	b.pass(time.Millisecond)
@@ -154,16 +154,16 @@ func TestComesBackWithoutArrears(t *testing.T) {
 	silent := b.waits(1, 100, false, pool)
 	b.stock("pool", 1)
 	b.pass(takeWithin + time.Millisecond)
-	busy := NewWaiter(Place{Namespace: "ns", Requester: "two", Since: time.Unix(2, 0), UID: "busy"}, func() {})
-	b.queue.Wait(busy, Wants{Need: 100, Sources: pool})
+	busy := NewWaiter(b.queue, Place{Namespace: "ns", Requester: "two", Since: time.Unix(2, 0), UID: "busy"}, func() {})
+	busy.Wait(Wants{Need: 100, Sources: pool})
 	b.stock("pool", 49)
 	b.expect("who takes while the other is aside", b.takes(busy), 50)
 
 	b.takes(silent)
 	b.stock("pool", 20)
 	for b.index.Available(named("pool")) > 0 {
-		b.queue.Take(silent, 1)
-		b.queue.Take(busy, 1)
+		silent.Take(1)
+		busy.Take(1)
 	}
 	if got := 100 - silent.Need; got < 9 || got > 11 {
 		t.Errorf("of 20 it got %d when it was back", got)

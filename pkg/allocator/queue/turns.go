@@ -26,44 +26,36 @@ const (
 // An all-or-nothing claim that there is not enough for keeps what there is only while
 // it gathers. Otherwise others are served before it, also such as need less at once.
 func (sh *shard) first(l *line, now time.Time) (*Waiter, bool) {
-	if g := l.gathering(now); g != nil {
-		return g, sh.isEnough(g, now)
+	if g := l.gathering.at(now); g != nil {
+		return g, g.isEnough(now)
 	}
 	part, whole := l.first(parts), l.first(wholes)
 	if whole != nil && l.isBefore(whole, part) {
-		if sh.isEnough(whole, now) {
+		if whole.isEnough(now) {
 			return whole, true
 		}
-		if !l.isResting(now) {
+		if !l.gathering.isResting(now) {
 			return whole, false
 		}
 	}
-	if smallest := l.smallest(); smallest != nil && smallest != whole && l.isBefore(smallest, part) && sh.isEnough(smallest, now) {
+	if smallest := l.smallest(); smallest != nil && smallest != whole && l.isBefore(smallest, part) && smallest.isEnough(now) {
 		return smallest, true
 	}
 	return part, part != nil
 }
 
-// isEnough reports whether there is enough for an all-or-nothing claim in the pools in
-// whose lines no claim is ahead of it.
-func (sh *shard) isEnough(w *Waiter, now time.Time) bool {
-	total := 0
-	for _, s := range w.Sources {
-		sh.looks++
-		if available := sh.index.Available(s.Pool); available > 0 && sh.isAhead(w, sh.lines[s.Pool], now) {
-			total += available
-		}
-	}
-	return total >= w.Need
+// canHave reports whether there is anything in the pools of a waiter.
+func (sh *shard) canHave(w *Waiter) bool {
+	return slices.ContainsFunc(w.Sources, func(s Source) bool { return sh.index.Available(s.Pool) > 0 })
 }
 
 // isAhead reports whether no claim in a line keeps the stock from an all-or-nothing claim.
 func (sh *shard) isAhead(w *Waiter, l *line, now time.Time) bool {
-	if g := l.gathering(now); g != nil {
+	if g := l.gathering.at(now); g != nil {
 		return g == w
 	}
 	whole := l.first(wholes)
-	return l.isBefore(w, l.first(parts)) && (w == whole || l.isResting(now) || l.isBefore(w, whole))
+	return l.isBefore(w, l.first(parts)) && (w == whole || l.gathering.isResting(now) || l.isBefore(w, whole))
 }
 
 // wakeNext finds out whose turn it is in the lines of pools, and wakes them, but not the
@@ -88,8 +80,8 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 		return nil
 	}
 	sh.stocked[l] = struct{}{}
-	if g := l.gatherer; g != nil && l.gathering(now) == nil {
-		sh.endGathering(g, true)
+	if g := l.gathering.waiter; g != nil && l.gathering.at(now) == nil {
+		g.endGathering(true)
 		return g.pools(&g.Wants)
 	}
 	w, can := sh.first(l, now)
@@ -100,10 +92,10 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 		return nil
 	}
 	var others []poolindex.Pool
-	if !can && l.gatherer != w {
+	if !can && l.gathering.waiter != w {
 		others = w.pools(&w.Wants)
-		sh.gather(w, now)
-		can = sh.isEnough(w, now)
+		w.gather(now)
+		can = w.isEnough(now)
 	}
 	switch {
 	case !can:
@@ -112,7 +104,7 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 	case w.couldSince.IsZero():
 		w.couldSince = now
 	case now.Sub(w.couldSince) > takeWithin:
-		sh.setAside(w)
+		w.setAside()
 		return w.pools(&w.Wants)
 	}
 	if w != caller {
@@ -121,44 +113,52 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 	return others
 }
 
-// canHave reports whether there is anything in the pools of a waiter.
-func (sh *shard) canHave(w *Waiter) bool {
-	return slices.ContainsFunc(w.Sources, func(s Source) bool { return sh.index.Available(s.Pool) > 0 })
+// isEnough reports whether there is enough for an all-or-nothing claim in the pools in
+// whose lines no claim is ahead of it.
+func (w *Waiter) isEnough(now time.Time) bool {
+	total := 0
+	for _, s := range w.Sources {
+		w.shard.looks++
+		if available := w.shard.index.Available(s.Pool); available > 0 && w.shard.isAhead(w, w.shard.lines[s.Pool], now) {
+			total += available
+		}
+	}
+	return total >= w.Need
 }
 
 // gather keeps what there is for an all-or-nothing claim in all its lines in which that
 // can be. It comes before another that is first there and came later, so that no two
 // keep from each other what either needs.
-func (sh *shard) gather(w *Waiter, now time.Time) {
+func (w *Waiter) gather(now time.Time) {
 	if w.gatherSince.IsZero() {
 		w.gatherSince = now
 	}
 	for _, s := range w.Sources {
-		l := sh.lines[s.Pool]
-		if l.gathering(now) != nil || l.isResting(now) || !l.isBefore(w, l.first(parts)) {
+		l := w.shard.lines[s.Pool]
+		if l.gathering.at(now) != nil || l.gathering.isResting(now) || !l.isBefore(w, l.first(parts)) {
 			continue
 		}
 		if first := l.first(wholes); first != w && !l.isBefore(w, first) && first.compare(w) < 0 {
 			continue
 		}
-		if g := l.gatherer; g != nil {
-			sh.endGathering(g, true)
+		if g := l.gathering.waiter; g != nil {
+			g.endGathering(true)
 		}
-		l.gatherer = w
+		l.gathering.waiter = w
 	}
 }
 
 // endGathering ends the gathering of a claim. If that was in vain, its requester has
 // had a turn, and the lines rest, so that others are served.
-func (sh *shard) endGathering(w *Waiter, vain bool) {
+func (w *Waiter) endGathering(vain bool) {
 	if w.gatherSince.IsZero() {
 		return
 	}
 	for _, p := range w.pools(&w.Wants) {
-		if l := sh.lines[p]; l.gatherer == w {
-			l.gatherer = nil
+		if l := w.shard.lines[p]; l.gathering.waiter == w {
+			l.gathering.waiter = nil
 			if vain {
-				l.restUntil = w.gatherSince.Add(2 * gatherWithin)
+				l.gathering.restUntil = w.gatherSince.Add(2 * gatherWithin)
 				l.charge(w, 1)
 			}
 		}
@@ -168,33 +168,26 @@ func (sh *shard) endGathering(w *Waiter, vain bool) {
 
 // setAside takes from a waiter what keeps others waiting, until it shows that it is
 // served.
-func (sh *shard) setAside(w *Waiter) {
-	sh.endGathering(w, false)
+func (w *Waiter) setAside() {
+	w.endGathering(false)
 	for _, p := range w.pools(&w.Wants) {
-		sh.lines[p].displace(w)
+		w.shard.lines[p].displace(w)
 	}
 	w.aside = true
 	for _, p := range w.pools(&w.Wants) {
-		sh.lines[p].place(w)
+		w.shard.lines[p].place(w)
 	}
 }
 
 // readmit undoes setAside.
-func (sh *shard) readmit(w *Waiter) {
+func (w *Waiter) readmit() {
 	if !w.aside {
 		return
 	}
 	w.aside, w.couldSince = false, time.Time{}
 	for _, p := range w.pools(&w.Wants) {
-		sh.lines[p].rejoin(w)
-		sh.lines[p].place(w)
-	}
-}
-
-// charge notes that a waiter got n sandboxes, wherever from.
-func (sh *shard) charge(w *Waiter, n int) {
-	for _, p := range w.pools(&w.Wants) {
-		sh.lines[p].charge(w, n)
+		w.shard.lines[p].rejoin(w)
+		w.shard.lines[p].place(w)
 	}
 }
 
@@ -213,7 +206,7 @@ func (sh *shard) stockedAgain(p poolindex.Pool) {
 		return
 	}
 	if oldest, ok := l.aside.Min(); ok {
-		sh.readmit(oldest)
+		oldest.readmit()
 	}
 }
 

@@ -53,13 +53,15 @@ type Place struct {
 	UID   types.UID
 }
 
-// Waiter is the place of one claim. It is made by NewWaiter.
+// Waiter is the place of one claim in a queue. It is made by NewWaiter, and is safe for
+// concurrent use.
 type Waiter struct {
 	Place
-	wake func()
+	wake  func()
+	shard *shard
 
-	// Guarded by the lock of its shard from here on. A waiter is in lines while it needs
-	// something.
+	// Guarded by the lock of the shard from here on, with which unexported methods are called.
+	// A waiter is in lines while it needs something.
 	Wants
 	// couldSince is since when it could have had something, and gatherSince since when
 	// it has kept from others what is not enough for it; zero if it does not.
@@ -70,11 +72,84 @@ type Waiter struct {
 	aside bool
 }
 
-// NewWaiter returns the place of a claim. wake is called when there is something for
+// NewWaiter returns the place of a claim in a queue. wake is called when there is something for
 // it. It must not block, nor call the queue.
-func NewWaiter(place Place, wake func()) *Waiter {
+func NewWaiter(q *Queue, place Place, wake func()) *Waiter {
 	place.Since = toSecond(place.Since)
-	return &Waiter{Place: place, wake: wake}
+	return &Waiter{Place: place, wake: wake, shard: q.shardOf(place.Namespace)}
+}
+
+// Wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
+// accordingly. It does not wake the waiter itself: who calls it takes what there is now,
+// or has just done so.
+func (w *Waiter) Wait(wants Wants) {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	wants.Need = max(0, wants.Need)
+	w.shard.wait(w, wants, false, 0)
+}
+
+// Watch is Wait for a claim that another server works on: what it has more than before
+// it has got there. It may need less for other reasons.
+func (w *Waiter) Watch(wants Wants) {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	wants.Need = max(0, wants.Need)
+	w.shard.wait(w, wants, true, wants.Has-w.Has)
+}
+
+// Served is Leave for a claim at its end, which another server may have brought it to
+// and which has that many sandboxes then.
+func (w *Waiter) Served(has int) {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	w.shard.wait(w, Wants{}, w.watched, has-w.Has)
+}
+
+// Join is Wait for a claim that is about to be stored, if HasRoom for it. It reports
+// whether the claim waits now.
+func (w *Waiter) Join(wants Wants, most int) bool {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	if w.Need == 0 && !w.shard.waiting[w.Namespace].hasRoom(w.Requester, most) {
+		return false
+	}
+	w.shard.wait(w, wants, w.watched, 0)
+	return true
+}
+
+// Leave takes a waiter out of line.
+func (w *Waiter) Leave() {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	if w.Need == 0 { // it is in no line, as a claim that got all at once
+		w.Wants = Wants{}
+		return
+	}
+	w.shard.wait(w, Wants{}, w.watched, 0)
+}
+
+// Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
+// at once. What it takes it no longer needs.
+func (w *Waiter) Take(n int) []poolindex.Candidate {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	w.couldSince = time.Time{}
+	if w.Need == 0 {
+		return nil
+	}
+	if w.aside {
+		w.readmit()
+		w.shard.wakeNext(w, w.pools(&w.Wants)...)
+	}
+	taken := w.shard.takeOpen(w.shard.openTo(w), min(n, w.Need), w.isWhole())
+	if len(taken) > 0 {
+		left := w.Wants
+		left.Need -= len(taken)
+		left.Has += len(taken)
+		w.shard.wait(w, left, w.watched, len(taken))
+	}
+	return taken
 }
 
 // toSecond is a time as it is stored. It has no reading of the monotonic clock: times
@@ -87,13 +162,13 @@ func (w *Waiter) compare(other *Waiter) int {
 	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.UID, other.UID))
 }
 
-// hasSamePlace reports whether a waiter that wants something else from now on, of the same
+// isSamePlace reports whether a waiter that wants something else from now on, of the same
 // pools, stands where it does.
-func (w *Waiter) hasSamePlace(wants *Wants) bool {
-	if w.isWhole() != wants.isWhole() {
+func isSamePlace(before, after *Wants) bool {
+	if before.isWhole() != after.isWhole() {
 		return false
 	}
-	return !w.isWhole() || w.Need == wants.Need && w.Yields == wants.Yields
+	return !before.isWhole() || before.Need == after.Need && before.Yields == after.Yields
 }
 
 // pools are those in whose lines a waiter stands that wants this. One that no pool may
