@@ -119,7 +119,7 @@ func New(o Options) *Allocator {
 		reconciler.NewLimited(a.rebinder, fairness.NewWorkLimit(rebindsAtOnce, a.reconciler.Queue.Add)),
 		reconciler.NewLimited(a.metadata, fairness.NewWorkLimit(metadataSyncsAtOnce, a.reconciler.Queue.Add)),
 	}
-	a.feeds = &Feeds{stock: a.stock, unfinished: a.finisher.unfinished, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag}
+	a.feeds = &Feeds{stock: a.stock, unfinished: a.finisher.unfinished, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag, Nodes: index.Nodes}
 	return a
 }
 

@@ -27,6 +27,8 @@ type Feeds struct {
 	metadata *metadataSyncer
 	rebinder *rebinder
 	lag      *metrics.Lag
+	// Nodes takes in which nodes of the cluster take pods. Sandboxes on others are handed out last.
+	Nodes *poolindex.Nodes
 }
 
 // ClaimsListed takes in all claims, when the server starts or its watch broke.
@@ -96,7 +98,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.Feed.SandboxChanged(sb)
 	f.lag.Observe(version(sb))
 	f.rebinder.observeSandbox(sb)
-	if u, uid := f.ownerOf(sb); u != nil {
+	if u, uid := f.unfinished.ownerOf(sb); u != nil {
 		if isNewer, held := u.setSandbox(sb); isNewer {
 			f.unfinished.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
 		}
@@ -108,34 +110,12 @@ func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.Feed.SandboxDeleted(sb)
 	f.lag.Observe(version(sb))
 	f.rebinder.observeSandboxDeleted(sb)
-	if u, uid := f.ownerOf(sb); u != nil {
+	if u, uid := f.unfinished.ownerOf(sb); u != nil {
 		u.setSandboxDeleted(sb)
 		f.unfinished.due.Add(uid)
 	}
 	f.unfinished.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
 }
-
-// ownerOf returns the unfinished claim that a sandbox is of; nil if there is none.
-func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinishedClaim, types.UID) {
-	uid := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
-	if uid == "" {
-		return nil, ""
-	}
-	if u := f.unfinished.of(uid); u != nil && u.owns(sb) {
-		return u, uid
-	}
-	return nil, ""
-}
-
-// NodesListed sets which nodes of the cluster take pods, by name. Sandboxes on other nodes are
-// handed out last from then on.
-func (f *Feeds) NodesListed(takePods map[string]bool) { f.stock.Index.SetNodes(takePods) }
-
-// NodeChanged sets whether a node takes pods.
-func (f *Feeds) NodeChanged(name string, takesPods bool) { f.stock.Index.SetNode(name, takesPods) }
-
-// NodesUnknown forgets all nodes, after which none is avoided.
-func (f *Feeds) NodesUnknown() { f.stock.Index.ForgetNodes() }
 
 // SetListed takes in all sets.
 func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
@@ -144,7 +124,7 @@ func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
 		f.stock.Feed.SetChanged(set)
 	}
 	for _, p := range gone {
-		f.stock.Index.ForgetPool(p)
+		f.stock.Index.SetCurrent(p, "")
 	}
 	f.stock.ResumeAll()
 	f.unfinished.wake()
@@ -173,21 +153,11 @@ func (f *Feeds) setChanged(change candidates.SetChange) {
 	f.reportCause(before, after)
 	switch {
 	case after == nil:
-		f.wakeServed(before.Namespace, before)
+		f.unfinished.wakeServed(before.Namespace, before)
 	case before == nil, before.UID != after.UID, claims.Serving(before) != claims.Serving(after):
-		f.wakeServed(after.Namespace, before, after)
+		f.unfinished.wakeServed(after.Namespace, before, after)
 	case before.Generation != after.Generation, podtemplate.HolderOf(&before.Status) != podtemplate.HolderOf(&after.Status):
-		f.wakeServed(after.Namespace) // sandboxes can be made of it now, perhaps
-	}
-}
-
-// wakeServed wakes the claims of a namespace that the sets may serve, and those that
-// are stuck.
-func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
-	for uid, u := range f.unfinished.namespaces.in(namespace) {
-		if u.canBeHelpedBy(sets...) {
-			f.unfinished.due.Add(uid)
-		}
+		f.unfinished.wakeServed(after.Namespace) // sandboxes can be made of it now, perhaps
 	}
 }
 
@@ -197,12 +167,9 @@ func (f *Feeds) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
 	f.unfinished.wake()
 }
 
-// TemplateChanged takes in that a template is new or another. Claims that could not
-// be served for want of it look again.
+// TemplateChanged takes in that a template is new, another, or gone, which may be the end of a
+// circle. Claims that could not be served for want of it look again.
 func (f *Feeds) TemplateChanged(template *v1alpha1.SandboxTemplate) {
 	f.stock.Resume(template.Namespace, func(poolindex.Pool) bool { return true })
-	f.wakeServed(template.Namespace)
+	f.unfinished.wakeServed(template.Namespace)
 }
-
-// TemplateDeleted takes in that a template is gone, which may be the end of a circle.
-func (f *Feeds) TemplateDeleted(template *v1alpha1.SandboxTemplate) { f.TemplateChanged(template) }

@@ -230,7 +230,7 @@ func (f *finder) releaseStale(ctx context.Context) error {
 // changes.
 func (f *finder) suspend(from poolindex.Candidate, why candidates.NoTemplateError) {
 	f.planner.stock.Queue.Release([]poolindex.Candidate{from})
-	f.planner.stock.Index.Suspend(from.Pool, from.Revision, why.AsOf)
+	f.planner.stock.Index.Suspensions.Suspend(from.Pool, from.Revision, why.AsOf)
 }
 
 // takeOrMake takes what there is in the pools, and makes sandboxes for the rest. done is

@@ -279,3 +279,25 @@ func (s *claimsShard) namespaces() []string {
 	}
 	return names
 }
+
+// ownerOf returns the unfinished claim that a sandbox is of; nil if there is none.
+func (c *unfinishedClaims) ownerOf(sb *v1alpha1.Sandbox) (*unfinishedClaim, types.UID) {
+	uid := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
+	if uid == "" {
+		return nil, ""
+	}
+	if u := c.of(uid); u != nil && u.owns(sb) {
+		return u, uid
+	}
+	return nil, ""
+}
+
+// wakeServed wakes the claims of a namespace that the sets may serve, and those that
+// are stuck.
+func (c *unfinishedClaims) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
+	for uid, u := range c.namespaces.in(namespace) {
+		if u.canBeHelpedBy(sets...) {
+			c.due.Add(uid)
+		}
+	}
+}

@@ -184,7 +184,7 @@ func newAllocation(
 		},
 		templates: &feed[*v1alpha1.SandboxTemplate]{
 			name: "sandboxtemplates", store: stores.SandboxTemplates,
-			listed: feeds.TemplateListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateDeleted,
+			listed: feeds.TemplateListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateChanged,
 		},
 		claims: &feed[*v1alpha1.SandboxClaim]{
 			name: "sandboxclaims", store: claims,
@@ -264,7 +264,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 			a.running.Go(func() { a.rewriter.Run(hook) })
 		}
 		if a.nodes != nil {
-			a.running.Go(func() { nodes.Watch(hook, a.nodes, nodeFeed{a.allocator.Feeds()}) })
+			a.running.Go(func() { nodes.Watch(hook, a.nodes, nodeFeed{a.allocator.Feeds().Nodes}) })
 		}
 		return nil
 	})

@@ -4,12 +4,12 @@
 package apiserver
 
 import (
-	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/nodes"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// nodeFeed passes on to the allocator which nodes take pods.
-type nodeFeed struct{ feeds *allocator.Feeds }
+// nodeFeed passes on to the index which nodes take pods.
+type nodeFeed struct{ index *poolindex.Nodes }
 
 var _ nodes.Handler = nodeFeed{}
 
@@ -19,16 +19,16 @@ func (f nodeFeed) NodesListed(states map[string]nodes.State) {
 	for name, state := range states {
 		takePods[name] = state.TakesPods
 	}
-	f.feeds.NodesListed(takePods)
+	f.index.Replace(takePods)
 }
 
 // NodeChanged implements nodes.Handler.
 func (f nodeFeed) NodeChanged(name string, state nodes.State) {
-	f.feeds.NodeChanged(name, state.TakesPods)
+	f.index.Set(name, state.TakesPods)
 }
 
 // NodeDeleted implements nodes.Handler.
-func (f nodeFeed) NodeDeleted(name string) { f.feeds.NodeChanged(name, false) }
+func (f nodeFeed) NodeDeleted(name string) { f.index.Set(name, false) }
 
 // NodesUnknown implements nodes.Handler.
-func (f nodeFeed) NodesUnknown() { f.feeds.NodesUnknown() }
+func (f nodeFeed) NodesUnknown() { f.index.Forget() }

@@ -131,8 +131,8 @@ func TestEverythingAtOnce(t *testing.T) {
 				index.Upsert(c)
 				index.SetCurrent(py, c.Revision)
 				peek(index, py, 3)
-				index.Suspend(py, c.Revision, index.Resumes())
-				index.Suspended(py)
+				index.Suspensions.Suspend(py, c.Revision, index.Suspensions.Resumes())
+				index.Suspensions.Suspended(py)
 				cs := index.Take(py, 3)
 				switch (i + me) % 4 {
 				case 0:
@@ -144,7 +144,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				}
 				index.Remove("ns", fmt.Sprint("sb-", me), i)
 				index.Retain(func(_, name string) bool { return name != c.Name }, i)
-				index.ResumeAll()
+				index.Suspensions.ResumeAll()
 				if n := index.Available(py); n < 0 || n > 16 {
 					t.Errorf("Available() = %d", n)
 				}
@@ -152,13 +152,13 @@ func TestEverythingAtOnce(t *testing.T) {
 		})
 	}
 	working.Go(func() { // one goroutine reports nodes
-		index.SetNodes(map[string]bool{"n0": true})
+		index.Nodes.Replace(map[string]bool{"n0": true})
 		for i := range 500 {
-			index.SetNode("n1", i%2 == 0)
+			index.Nodes.Set("n1", i%2 == 0)
 		}
 	})
 	working.Wait()
 	index.Retain(func(_, _ string) bool { return false }, 1000)
-	index.ForgetPool(py)
+	index.SetCurrent(py, "")
 	mustBeEmpty(t, index)
 }

@@ -86,7 +86,7 @@ func (f *Feed) SetChanged(set *v1alpha1.SandboxSet) {
 
 // SetDeleted takes in that a set is gone.
 func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
-	f.index.ForgetPool(PoolOf(set))
+	f.index.SetCurrent(PoolOf(set), "")
 }
 
 // Available returns the candidate that a sandbox is, if it can be claimed at now:

@@ -31,14 +31,20 @@ type Index struct {
 	entries *entries
 	// seen is the newest resourceVersion that the feed has reported.
 	seen uint64
-	suspensions
+	// Suspensions keeps revisions from being taken from.
+	Suspensions *Suspensions
+	// Nodes is what is known of the nodes of the cluster.
+	Nodes *Nodes
 }
 
 // New returns an empty index.
 func New() *Index {
 	ps := &pools{byKey: map[Pool]*pool{}, suspended: map[string]map[Pool]*pool{}}
-	x := &Index{pools: ps, entries: &entries{byKey: map[entryKey]*entry{}, pools: ps}}
-	x.suspensions = suspensions{mu: &x.mu, pools: ps}
+	es := &entries{byKey: map[entryKey]*entry{}, pools: ps}
+	x := &Index{pools: ps, entries: es}
+	x.Suspensions = &Suspensions{mu: &x.mu, pools: ps}
+	x.Nodes = &Nodes{mu: &x.mu, pools: ps, entries: es}
+	ps.nodes = x.Nodes
 	return x
 }
 
@@ -92,17 +98,14 @@ func (x *Index) Retain(keep func(namespace, name string) bool, resourceVersion u
 }
 
 // SetCurrent sets which revision of a pool's template is the newest; its sandboxes
-// are taken first.
+// are taken first. It is empty if the pool's set is gone; sandboxes stay until the feed
+// reports them.
 func (x *Index) SetCurrent(p Pool, revision string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.pools.ensure(p).current = revision
 	x.pools.dropIfEmpty(p)
 }
-
-// ForgetPool takes in that the pool's set is gone. Sandboxes stay until the feed
-// reports them.
-func (x *Index) ForgetPool(p Pool) { x.SetCurrent(p, "") }
 
 // Prefer makes the index hand out, of each revision, the sandboxes first for which
 // prefers holds; nil holds for all. Servers of one store that prefer different ones
@@ -142,14 +145,9 @@ func (x *Index) take(p Pool, n int, avoided bool) []Candidate {
 	return taking
 }
 
-// PeekRegular returns what TakeRegular would return, and takes nothing.
-func (x *Index) PeekRegular(p Pool, n int) []Candidate { return x.peek(p, n, false) }
-
-// PeekAvoided returns up to n sandboxes on nodes that take no pods, in the order of Take, and takes
-// none.
-func (x *Index) PeekAvoided(p Pool, n int) []Candidate { return x.peek(p, n, true) }
-
-func (x *Index) peek(p Pool, n int, avoided bool) []Candidate {
+// Peek returns what TakeRegular would return, or with avoided up to n sandboxes on nodes that take no
+// pods, in the order of Take. It takes nothing.
+func (x *Index) Peek(p Pool, n int, avoided bool) []Candidate {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if pl := x.pools.byKey[p]; pl != nil {

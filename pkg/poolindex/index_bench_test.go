@@ -45,7 +45,7 @@ func perSandbox(n int, withStrings bool) float64 {
 		cs = fleet(n)
 	}
 	x := New()
-	x.SetNodes(map[string]bool{})
+	x.Nodes.Replace(map[string]bool{})
 	for _, c := range cs {
 		x.Upsert(c)
 	}

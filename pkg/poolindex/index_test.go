@@ -42,8 +42,8 @@ func names(cs []Candidate) string {
 
 // peek returns what Take would return.
 func peek(x *Index, p Pool, n int) []Candidate {
-	regular := x.PeekRegular(p, n)
-	return append(regular, x.PeekAvoided(p, n-len(regular))...)
+	regular := x.Peek(p, n, false)
+	return append(regular, x.Peek(p, n-len(regular), true)...)
 }
 
 func indexOf(cs ...Candidate) *Index {
@@ -69,7 +69,7 @@ func TestTakeOrder(t *testing.T) {
 		"rolled back to the oldest": {func(x *Index) { x.SetCurrent(py, "r1") }, "a1 c1 b1 z3 c3 b2 a2"},
 		"none of the current yet":   {func(x *Index) { x.SetCurrent(py, "r4") }, "z3 c3 b2 a2 a1 c1 b1"},
 		"switched twice":            {func(x *Index) { x.SetCurrent(py, "r1"); x.SetCurrent(py, "r2") }, "b2 a2 z3 c3 a1 c1 b1"},
-		"set forgotten":             {func(x *Index) { x.SetCurrent(py, "r1"); x.ForgetPool(py) }, "z3 c3 b2 a2 a1 c1 b1"},
+		"set forgotten":             {func(x *Index) { x.SetCurrent(py, "r1"); x.SetCurrent(py, "") }, "z3 c3 b2 a2 a1 c1 b1"},
 		"current of another pool":   {func(x *Index) { x.SetCurrent(Pool{Namespace: "other", Name: "py"}, "r1") }, "z3 c3 b2 a2 a1 c1 b1"},
 		"news keeps the place":      {func(x *Index) { x.Upsert(inPy("b2", "r2", 20)) }, "z3 c3 b2 a2 a1 c1 b1"},
 		"relabelled goes to the back": {
@@ -256,24 +256,24 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			x.SetCurrent(py, "r1")
 			x.Upsert(at(5))
 			x.Remove("ns", "a", 7)
-			x.ForgetPool(py)
+			x.SetCurrent(py, "")
 		},
 		"set deleted first": func(x *Index) {
 			x.SetCurrent(py, "r1")
 			x.Upsert(at(5))
-			x.ForgetPool(py)
+			x.SetCurrent(py, "")
 			x.Remove("ns", "a", 7)
 		},
 		"set deleted while taken": func(x *Index) {
 			x.SetCurrent(py, "r1")
 			x.Upsert(at(5))
 			cs := x.Take(py, 1)
-			x.ForgetPool(py)
+			x.SetCurrent(py, "")
 			x.Bound(cs, 9)
 			x.Remove("ns", "a", 9)
 		},
 		"set without status":       func(x *Index) { x.SetCurrent(py, "") },
-		"set that was never there": func(x *Index) { x.ForgetPool(py) },
+		"set that was never there": func(x *Index) { x.SetCurrent(py, "") },
 		"asked for":                func(x *Index) { x.Available(py); peek(x, py, 1); x.Take(py, 1) },
 	}
 	for name, do := range tests {

@@ -222,7 +222,7 @@ func (w *world) suspend(r poolRevision) string {
 		w.suspended[r] = true
 		w.forgetEmpty()
 	}
-	if done := w.index.Suspend(r.pool, r.revision, asOf); done != (asOf == w.resumed) {
+	if done := w.index.Suspensions.Suspend(r.pool, r.revision, asOf); done != (asOf == w.resumed) {
 		w.fail("Suspend(%v, %d) = %t after %d Resumes", r, asOf, done, w.resumed)
 	}
 	return fmt.Sprint("suspend ", r, asOf)
@@ -240,7 +240,7 @@ func (w *world) resume() string {
 	}
 	w.resumed++
 	got := map[Pool]bool{}
-	for _, p := range w.index.Resume(namespace, func(Pool) bool { return true }) {
+	for _, p := range w.index.Suspensions.Resume(namespace, func(Pool) bool { return true }) {
 		got[p] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -258,12 +258,12 @@ func (w *world) changeNodes() string {
 				w.takePods[name] = w.rand.IntN(2) > 0
 			}
 		}
-		w.index.SetNodes(maps.Clone(w.takePods))
+		w.index.Nodes.Replace(maps.Clone(w.takePods))
 		return fmt.Sprint("list nodes ", w.takePods)
 	}
 	name, takes := pick(w, modelNodes[1:]), w.rand.IntN(2) > 0
 	w.takePods[name] = takes
-	w.index.SetNode(name, takes)
+	w.index.Nodes.Set(name, takes)
 	return fmt.Sprint("change node ", name, takes)
 }
 
@@ -276,7 +276,7 @@ func (w *world) take(p Pool, n int) string {
 	want, regular := min(n, w.stock(p)), w.regular(p)
 	var cs []Candidate
 	if w.rand.IntN(4) == 0 {
-		if peeked = w.index.PeekRegular(p, n); want > regular {
+		if peeked = w.index.Peek(p, n, false); want > regular {
 			want = regular
 		}
 		cs = w.index.TakeRegular(p, n)
@@ -400,7 +400,7 @@ func (w *world) check() error {
 			w.fail("Available(%v) = %d, want %d", p, got, n)
 		}
 		suspended := slices.ContainsFunc(modelRevisions, func(revision string) bool { return w.suspended[poolRevision{p, revision}] })
-		if got := w.index.Suspended(p); got != suspended {
+		if got := w.index.Suspensions.Suspended(p); got != suspended {
 			w.fail("Suspended(%v) = %t, want %t", p, got, suspended)
 		}
 	}
@@ -414,7 +414,7 @@ func (w *world) finish() error {
 	for _, c := range w.held {
 		w.boxes[c.key()].held = false
 	}
-	w.index.ResumeAll()
+	w.index.Suspensions.ResumeAll()
 	clear(w.suspended)
 	want := map[entryKey]Candidate{}
 	for key, b := range w.boxes {
@@ -437,7 +437,7 @@ func (w *world) finish() error {
 		w.index.Remove(key.namespace, key.name, w.version)
 	}
 	for _, p := range modelPools {
-		w.index.ForgetPool(p)
+		w.index.SetCurrent(p, "")
 	}
 	return w.failure
 }

@@ -3,13 +3,18 @@
 
 package poolindex
 
-// nodes are the nodes of the cluster that take pods, and the sandboxes that run on each
+import "sync"
+
+// Nodes are the nodes of the cluster that take pods, and the sandboxes that run on each
 // node. A sandbox on another node (it is cordoned, not ready or gone) is handed out only
 // when its pool has no others. That is advice: a sandbox that has stopped is not
 // available, whatever its node.
 //
-// Claims do not update this index; only events do.
-type nodes struct {
+// Claims do not update this index; only events do. Exported methods are called from one goroutine.
+type Nodes struct {
+	mu      *sync.Mutex // of the Index
+	pools   *pools
+	entries *entries
 	// takePods is nil until nodes are listed. Until then no sandbox is avoided, and on is
 	// empty.
 	takePods map[string]bool
@@ -17,12 +22,12 @@ type nodes struct {
 }
 
 // avoids reports whether sandboxes of a node are taken last.
-func (ns *nodes) avoids(node string) bool {
+func (ns *Nodes) avoids(node string) bool {
 	return ns.takePods != nil && node != "" && !ns.takePods[node]
 }
 
 // enter notes on which node an entry is.
-func (ns *nodes) enter(e *entry) {
+func (ns *Nodes) enter(e *entry) {
 	if ns.takePods == nil || e.Node == "" {
 		return
 	}
@@ -33,7 +38,7 @@ func (ns *nodes) enter(e *entry) {
 }
 
 // leave undoes enter.
-func (ns *nodes) leave(e *entry) {
+func (ns *Nodes) leave(e *entry) {
 	delete(ns.on[e.Node], e)
 	if len(ns.on[e.Node]) == 0 {
 		delete(ns.on, e.Node)
@@ -43,13 +48,11 @@ func (ns *nodes) leave(e *entry) {
 // moveBatch is how many sandboxes are looked at while callers wait.
 const moveBatch = 256
 
-// SetNodes takes in which nodes of the cluster take pods: those of takePods that are
+// Replace takes in which nodes of the cluster take pods: those of takePods that are
 // true. It costs a look at every node and sandbox the first time, and else at the
-// sandboxes of the nodes that changed. SetNodes, SetNode and ForgetNodes are called from
-// one goroutine.
-func (x *Index) SetNodes(takePods map[string]bool) {
-	x.mu.Lock()
-	ns := &x.pools.nodes
+// sandboxes of the nodes that changed.
+func (ns *Nodes) Replace(takePods map[string]bool) {
+	ns.mu.Lock()
 	if ns.takePods == nil {
 		ns.takePods, ns.on = map[string]bool{}, map[string]map[*entry]struct{}{}
 		for name, takes := range takePods {
@@ -57,11 +60,11 @@ func (x *Index) SetNodes(takePods map[string]bool) {
 				ns.takePods[name] = true
 			}
 		}
-		for _, e := range x.entries.byKey {
+		for _, e := range ns.entries.byKey {
 			ns.enter(e)
 		}
-		x.pools.sort()
-		x.mu.Unlock()
+		ns.pools.sort()
+		ns.mu.Unlock()
 		return
 	}
 	var changed []string
@@ -75,18 +78,17 @@ func (x *Index) SetNodes(takePods map[string]bool) {
 			changed = append(changed, name)
 		}
 	}
-	x.mu.Unlock()
+	ns.mu.Unlock()
 	for _, name := range changed {
-		x.SetNode(name, takePods[name])
+		ns.Set(name, takePods[name])
 	}
 }
 
-// SetNode takes in whether a node takes pods; one that is gone takes none. It does nothing
-// before SetNodes. It costs a step for each sandbox of the node if that has changed.
-func (x *Index) SetNode(name string, takesPods bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	ns := &x.pools.nodes
+// Set takes in whether a node takes pods; one that is gone takes none. It does nothing
+// before Replace. It costs a step for each sandbox of the node if that has changed.
+func (ns *Nodes) Set(name string, takesPods bool) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
 	if ns.takePods == nil || ns.takePods[name] == takesPods {
 		return
 	}
@@ -98,22 +100,22 @@ func (x *Index) SetNode(name string, takesPods bool) {
 	looked := 0
 	for e := range ns.on[name] {
 		if e.state == available {
-			x.pools.move(e)
+			ns.pools.move(e)
 		}
 		if looked++; looked%moveBatch == 0 {
-			x.mu.Unlock() // what comes or goes meanwhile finds its place
-			x.mu.Lock()
+			ns.mu.Unlock() // what comes or goes meanwhile finds its place
+			ns.mu.Lock()
 		}
 	}
 }
 
-// ForgetNodes forgets all nodes, so that none is avoided, as before SetNodes. If there are nodes,
+// Forget forgets all nodes, so that none is avoided, as before Replace. If there are nodes,
 // it costs a step for each available sandbox.
-func (x *Index) ForgetNodes() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if ns := &x.pools.nodes; ns.takePods != nil {
+func (ns *Nodes) Forget() {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if ns.takePods != nil {
 		ns.takePods, ns.on = nil, nil
-		x.pools.sort()
+		ns.pools.sort()
 	}
 }

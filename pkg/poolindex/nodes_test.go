@@ -29,37 +29,37 @@ func TestNodes(t *testing.T) {
 		want string
 	}{
 		"no list of nodes":       {func(*Index) {}, "a2 b2 x2 a1 b1"},
-		"news before the list":   {func(x *Index) { x.SetNode("n1", false) }, "a2 b2 x2 a1 b1"},
-		"both take pods":         {func(x *Index) { x.SetNodes(both) }, "a2 b2 x2 a1 b1"},
-		"one takes none":         {func(x *Index) { x.SetNodes(map[string]bool{"n1": false, "n2": true}) }, "b2 x2 b1 a2 a1"},
-		"one is gone":            {func(x *Index) { x.SetNodes(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
-		"none takes pods":        {func(x *Index) { x.SetNodes(map[string]bool{"n1": false, "n2": false}) }, "x2 a2 b2 a1 b1"},
-		"there are none":         {func(x *Index) { x.SetNodes(nil) }, "x2 a2 b2 a1 b1"},
-		"the older is current":   {func(x *Index) { x.SetNodes(map[string]bool{"n1": true}); x.SetCurrent(py, "r1") }, "a1 a2 x2 b1 b2"},
-		"one ceases to":          {func(x *Index) { x.SetNodes(both); x.SetNode("n2", false) }, "a2 x2 a1 b2 b1"},
-		"it takes pods again":    {func(x *Index) { x.SetNodes(both); x.SetNode("n2", false); x.SetNode("n2", true) }, "a2 x2 b2 a1 b1"},
-		"another list":           {func(x *Index) { x.SetNodes(both); x.SetNodes(map[string]bool{"n1": true}) }, "a2 x2 a1 b2 b1"},
-		"it is said again":       {func(x *Index) { x.SetNodes(both); x.SetNode("n1", true); x.SetNode("n9", false) }, "a2 b2 x2 a1 b1"},
-		"none is known any more": {func(x *Index) { x.SetNodes(map[string]bool{"n2": true}); x.ForgetNodes() }, "b2 x2 a2 b1 a1"},
-		"none was ever known":    {func(x *Index) { x.ForgetNodes() }, "a2 b2 x2 a1 b1"},
-		"known once more":        {func(x *Index) { x.SetNodes(both); x.ForgetNodes(); x.SetNodes(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
-		"a sandbox changes node": {func(x *Index) { x.SetNodes(map[string]bool{"n2": true}); x.Upsert(onNode("a2", "r2", "n2", 9)) }, "b2 x2 a2 b1 a1"},
+		"news before the list":   {func(x *Index) { x.Nodes.Set("n1", false) }, "a2 b2 x2 a1 b1"},
+		"both take pods":         {func(x *Index) { x.Nodes.Replace(both) }, "a2 b2 x2 a1 b1"},
+		"one takes none":         {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": false, "n2": true}) }, "b2 x2 b1 a2 a1"},
+		"one is gone":            {func(x *Index) { x.Nodes.Replace(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
+		"none takes pods":        {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": false, "n2": false}) }, "x2 a2 b2 a1 b1"},
+		"there are none":         {func(x *Index) { x.Nodes.Replace(nil) }, "x2 a2 b2 a1 b1"},
+		"the older is current":   {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": true}); x.SetCurrent(py, "r1") }, "a1 a2 x2 b1 b2"},
+		"one ceases to":          {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Set("n2", false) }, "a2 x2 a1 b2 b1"},
+		"it takes pods again":    {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Set("n2", false); x.Nodes.Set("n2", true) }, "a2 x2 b2 a1 b1"},
+		"another list":           {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Replace(map[string]bool{"n1": true}) }, "a2 x2 a1 b2 b1"},
+		"it is said again":       {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Set("n1", true); x.Nodes.Set("n9", false) }, "a2 b2 x2 a1 b1"},
+		"none is known any more": {func(x *Index) { x.Nodes.Replace(map[string]bool{"n2": true}); x.Nodes.Forget() }, "b2 x2 a2 b1 a1"},
+		"none was ever known":    {func(x *Index) { x.Nodes.Forget() }, "a2 b2 x2 a1 b1"},
+		"known once more":        {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Forget(); x.Nodes.Replace(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
+		"a sandbox changes node": {func(x *Index) { x.Nodes.Replace(map[string]bool{"n2": true}); x.Upsert(onNode("a2", "r2", "n2", 9)) }, "b2 x2 a2 b1 a1"},
 		"released on its node": {func(x *Index) {
-			x.SetNodes(both)
+			x.Nodes.Replace(both)
 			cs := x.Take(py, 1)
-			x.SetNode("n1", false)
+			x.Nodes.Set("n1", false)
 			x.Release(cs)
 		}, "b2 x2 b1 a2 a1"},
 		"a revision is suspended": {func(x *Index) {
-			x.SetNodes(both)
-			x.Suspend(py, "r2", x.Resumes())
-			x.SetNode("n1", false)
+			x.Nodes.Replace(both)
+			x.Suspensions.Suspend(py, "r2", x.Suspensions.Resumes())
+			x.Nodes.Set("n1", false)
 			x.Upsert(onNode("b2", "r2", "n1", 9))
 		}, "b1 a1"},
 		"the last one of a suspended revision changes nodes": {func(x *Index) {
-			x.SetNodes(map[string]bool{"n2": true})
+			x.Nodes.Replace(map[string]bool{"n2": true})
 			x.Remove("ns", "a1", 8)
-			x.Suspend(py, "r1", x.Resumes())
+			x.Suspensions.Suspend(py, "r1", x.Suspensions.Resumes())
 			x.Upsert(onNode("b1", "r1", "n1", 9))
 		}, "b2 x2 a2"},
 	}
@@ -85,7 +85,7 @@ func TestNodes(t *testing.T) {
 func TestMoveDuringTakes(t *testing.T) {
 	const n = 10 * moveBatch
 	x := New()
-	x.SetNodes(map[string]bool{"n1": true, "n2": true})
+	x.Nodes.Replace(map[string]bool{"n1": true, "n2": true})
 	for i := range n {
 		x.Upsert(onNode(fmt.Sprint("old-", i), "r1", "n1", uint64(i+1)))
 	}
@@ -99,13 +99,13 @@ func TestMoveDuringTakes(t *testing.T) {
 		}
 	}()
 	for i := range 21 {
-		x.SetNode("n1", i%2 == 1)
+		x.Nodes.Set("n1", i%2 == 1)
 	}
 	<-done
-	if got := x.PeekRegular(py, 1); len(got) > 0 {
+	if got := x.Peek(py, 1, false); len(got) > 0 {
 		t.Errorf("%v is not avoided on a node that takes no pods", got)
 	}
-	if got, want := len(x.PeekAvoided(py, 3*n)), n+n/2; got != want {
+	if got, want := len(x.Peek(py, 3*n, true)), n+n/2; got != want {
 		t.Errorf("%d sandboxes are avoided, want %d", got, want)
 	}
 }

@@ -11,7 +11,7 @@ type pools struct {
 	// prefers selects the sandboxes that this server takes before the others; nil
 	// selects all.
 	prefers func(namespace, name string) bool
-	nodes   nodes
+	nodes   *Nodes
 }
 
 // ensure returns the pool p, added if it is new.

@@ -12,7 +12,7 @@ import (
 // TestSuspend suspends r2, which is the newest, of a pool that has a and d of r1 and b
 // and c of r2.
 func TestSuspend(t *testing.T) {
-	suspend := func(x *Index) { x.Suspend(py, "r2", x.Resumes()) }
+	suspend := func(x *Index) { x.Suspensions.Suspend(py, "r2", x.Suspensions.Resumes()) }
 	tests := map[string]struct {
 		do func(*Index)
 		// What can be taken then, and after a Resume, if that resumes something.
@@ -23,19 +23,23 @@ func TestSuspend(t *testing.T) {
 		"twice":               {func(x *Index) { suspend(x); suspend(x) }, "a d", "b c a d"},
 		"the current one":     {func(x *Index) { x.SetCurrent(py, "r2"); suspend(x) }, "a d", "b c a d"},
 		"made current":        {func(x *Index) { suspend(x); x.SetCurrent(py, "r2") }, "a d", "b c a d"},
-		"both":                {func(x *Index) { suspend(x); x.Suspend(py, "r1", 0) }, "", "b c a d"},
-		"an unknown revision": {func(x *Index) { x.Suspend(py, "r9", 0) }, "b c a d", ""},
-		"an unknown pool":     {func(x *Index) { x.Suspend(Pool{Name: "py"}, "r2", 0) }, "b c a d", ""},
+		"both":                {func(x *Index) { suspend(x); x.Suspensions.Suspend(py, "r1", 0) }, "", "b c a d"},
+		"an unknown revision": {func(x *Index) { x.Suspensions.Suspend(py, "r9", 0) }, "b c a d", ""},
+		"an unknown pool":     {func(x *Index) { x.Suspensions.Suspend(Pool{Name: "py"}, "r2", 0) }, "b c a d", ""},
 		"preferred anew": {func(x *Index) {
 			suspend(x)
 			x.Prefer(func(_, name string) bool { return name == "c" })
 		}, "d a", "c b d a"},
 
-		"resumed":            {func(x *Index) { suspend(x); x.ResumeAll() }, "b c a d", ""},
-		"resumed elsewhere":  {func(x *Index) { suspend(x); x.Resume("ns", func(p Pool) bool { return p != py }) }, "a d", "b c a d"},
-		"since asOf resumed": {func(x *Index) { asOf := x.Resumes(); x.ResumeAll(); x.Suspend(py, "r2", asOf) }, "b c a d", ""},
-		"resumed before it":  {func(x *Index) { x.ResumeAll(); suspend(x) }, "a d", "b c a d"},
-		"suspended again":    {func(x *Index) { suspend(x); x.ResumeAll(); suspend(x) }, "a d", "b c a d"},
+		"resumed":           {func(x *Index) { suspend(x); x.Suspensions.ResumeAll() }, "b c a d", ""},
+		"resumed elsewhere": {func(x *Index) { suspend(x); x.Suspensions.Resume("ns", func(p Pool) bool { return p != py }) }, "a d", "b c a d"},
+		"since asOf resumed": {func(x *Index) {
+			asOf := x.Suspensions.Resumes()
+			x.Suspensions.ResumeAll()
+			x.Suspensions.Suspend(py, "r2", asOf)
+		}, "b c a d", ""},
+		"resumed before it": {func(x *Index) { x.Suspensions.ResumeAll(); suspend(x) }, "a d", "b c a d"},
+		"suspended again":   {func(x *Index) { suspend(x); x.Suspensions.ResumeAll(); suspend(x) }, "a d", "b c a d"},
 
 		"one more comes":       {func(x *Index) { suspend(x); x.Upsert(inPy("e", "r2", 9)) }, "a d", "b c e a d"},
 		"one is written":       {func(x *Index) { suspend(x); x.Upsert(inPy("b", "r2", 9)) }, "a d", "b c a d"},
@@ -78,7 +82,7 @@ func TestSuspend(t *testing.T) {
 			}
 			mustHandOut(t, begin(), tc.want)
 			x := begin()
-			if got := x.Suspended(py); got != (tc.resumed != "") {
+			if got := x.Suspensions.Suspended(py); got != (tc.resumed != "") {
 				t.Errorf("Suspended() = %t", got)
 			}
 			var pools []Pool
@@ -87,15 +91,15 @@ func TestSuspend(t *testing.T) {
 			} else {
 				pools = append(pools, py)
 			}
-			if diff := cmp.Diff(pools, x.ResumeAll()); diff != "" {
+			if diff := cmp.Diff(pools, x.Suspensions.ResumeAll()); diff != "" {
 				t.Errorf("resumed pools (-want +got):\n%s", diff)
 			}
-			if x.Suspended(py) {
+			if x.Suspensions.Suspended(py) {
 				t.Error("Suspended() after Resume")
 			}
 			x.Discard(mustHandOut(t, x, tc.resumed)...)
 			x.Retain(func(_, _ string) bool { return false }, 99)
-			x.ForgetPool(py)
+			x.SetCurrent(py, "")
 			mustBeEmpty(t, x)
 		})
 	}
@@ -126,21 +130,21 @@ func TestResumeLooksAtOneNamespace(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			p := Pool{Namespace: namespace, Name: name}
 			x.Upsert(Candidate{Pool: p, Name: name, ResourceVersion: 1, Revision: "r"})
-			x.Suspend(p, "r", 0)
+			x.Suspensions.Suspend(p, "r", 0)
 		}
 	}
 	looks := 0
-	resumed := x.Resume("ns", func(p Pool) bool {
+	resumed := x.Suspensions.Resume("ns", func(p Pool) bool {
 		looks++
 		return p.Name == "a"
 	})
 	if looks != 2 || len(resumed) != 1 {
 		t.Errorf("looks at %d pools, and resumes %v", looks, resumed)
 	}
-	if x.Suspended(resumed[0]) || !x.Suspended(Pool{Namespace: "ns", Name: "b"}) {
+	if x.Suspensions.Suspended(resumed[0]) || !x.Suspensions.Suspended(Pool{Namespace: "ns", Name: "b"}) {
 		t.Error("another pool is resumed")
 	}
-	if all := x.ResumeAll(); len(all) != 5 || len(x.pools.suspended) != 0 {
+	if all := x.Suspensions.ResumeAll(); len(all) != 5 || len(x.pools.suspended) != 0 {
 		t.Errorf("resumes %v, left %v", all, x.pools.suspended)
 	}
 }
@@ -148,19 +152,19 @@ func TestResumeLooksAtOneNamespace(t *testing.T) {
 // TestSuspendReports is about what Suspend returns: whether nothing was resumed since.
 func TestSuspendReports(t *testing.T) {
 	x := indexOf(at(5))
-	asOf := x.Resumes()
+	asOf := x.Suspensions.Resumes()
 	for _, p := range []Pool{py, {Name: "unknown"}} {
-		if !x.Suspend(p, "r1", asOf) {
+		if !x.Suspensions.Suspend(p, "r1", asOf) {
 			t.Errorf("Suspend() of %v = false, and nothing was resumed", p)
 		}
 	}
-	x.Resume("ns", func(Pool) bool { return false })
+	x.Suspensions.Resume("ns", func(Pool) bool { return false })
 	for _, p := range []Pool{py, {Name: "unknown"}} {
-		if x.Suspend(p, "r1", asOf) {
+		if x.Suspensions.Suspend(p, "r1", asOf) {
 			t.Errorf("Suspend() of %v = true after a Resume, even of other pools", p)
 		}
 	}
-	if got := x.Resumes(); got != asOf+1 {
+	if got := x.Suspensions.Resumes(); got != asOf+1 {
 		t.Errorf("Resumes() = %d after one more than %d", got, asOf)
 	}
 }
@@ -188,7 +192,7 @@ func TestUpsertIntoSuspended(t *testing.T) {
 			for _, c := range []Candidate{inPy("a", "r1", 1), inPy("b", "r2", 2), inPy("c", "r2", 3)} {
 				x.Upsert(c)
 			}
-			x.Suspend(py, "r2", 0)
+			x.Suspensions.Suspend(py, "r2", 0)
 			before := x.Available(py) + x.Available(js)
 			if got := x.Upsert(tc.c); got != tc.want {
 				t.Errorf("Upsert() = %t, want %t", got, tc.want)
@@ -213,19 +217,19 @@ func TestSetMadeAgain(t *testing.T) {
 		t.Errorf("%d of the deleted set's sandboxes are the new set's", n)
 	}
 	x.Upsert(Candidate{Pool: after, Name: "b", ResourceVersion: 2, Revision: "r1"})
-	x.Suspend(before, "r1", 0)
-	if x.Suspended(after) || !x.Suspended(before) {
+	x.Suspensions.Suspend(before, "r1", 0)
+	if x.Suspensions.Suspended(after) || !x.Suspensions.Suspended(before) {
 		t.Error("the same revision of the new set is suspended, or not that of the deleted set")
 	}
 	if got := names(peek(x, after, 9)) + "," + names(peek(x, before, 9)); got != "b," {
 		t.Errorf("the new set and the deleted one have %q", got)
 	}
-	x.Resume("ns", func(p Pool) bool { return p == after })
-	if !x.Suspended(before) {
+	x.Suspensions.Resume("ns", func(p Pool) bool { return p == after })
+	if !x.Suspensions.Suspended(before) {
 		t.Error("news of the new set resumed the deleted one")
 	}
-	x.Resume("ns", func(p Pool) bool { return p == before })
-	x.ForgetPool(before)
+	x.Suspensions.Resume("ns", func(p Pool) bool { return p == before })
+	x.SetCurrent(before, "")
 	if got := names(x.Take(after, 9)) + "," + names(x.Take(before, 9)); got != "b,a" {
 		t.Errorf("Take() hands out %q", got)
 	}

@@ -120,7 +120,7 @@ func Size(sb *v1alpha1.Sandbox) int {
 // resolve looks for the pod template that a sandbox refers to; nil if it is not
 // there.
 func (p *Preparer) resolve(ctx context.Context, sb *v1alpha1.Sandbox) (resolvedTemplate, error) {
-	ref, asOf := *sb.Spec.TemplateRef, p.Stock.Index.Resumes()
+	ref, asOf := *sb.Spec.TemplateRef, p.Stock.Index.Suspensions.Resumes()
 	if known, ok := p.resolved[ref]; ok && (known.template != nil || known.asOf == asOf) {
 		return known, nil
 	}

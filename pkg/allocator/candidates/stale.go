@@ -35,7 +35,7 @@ func (p *Preparer) CheckStale(ctx context.Context, pool poolindex.Pool, sb *v1al
 	if set == nil || string(set.UID) != pool.UID || set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate {
 		return nil
 	}
-	asOf, revision := p.Stock.Index.Resumes(), sb.Labels[v1alpha1.LabelTemplateHash]
+	asOf, revision := p.Stock.Index.Suspensions.Resumes(), sb.Labels[v1alpha1.LabelTemplateHash]
 	for i := range p.staleness {
 		if known := &p.staleness[i]; known.pool == pool && known.revision == revision && known.asOf == asOf {
 			return known.err()

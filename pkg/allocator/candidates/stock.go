@@ -107,21 +107,21 @@ func (s *Stock) LookAgain(ctx context.Context, claim *v1alpha1.SandboxClaim, e c
 // Resume makes sandboxes available again that were suspended because their template could not
 // be found, in those pools of a namespace for which of returns true.
 func (s *Stock) Resume(namespace string, of func(poolindex.Pool) bool) {
-	for _, p := range s.Index.Resume(namespace, of) {
+	for _, p := range s.Index.Suspensions.Resume(namespace, of) {
 		s.Queue.Stocked(p)
 	}
 }
 
 // ResumeAll is resume for all pools of all namespaces.
 func (s *Stock) ResumeAll() {
-	for _, p := range s.Index.ResumeAll() {
+	for _, p := range s.Index.Suspensions.ResumeAll() {
 		s.Queue.Stocked(p)
 	}
 }
 
 // HasSuspended reports whether sandboxes of the pools wait for their template to be found.
 func (s *Stock) HasSuspended(sources []queue.Source) bool {
-	return slices.ContainsFunc(sources, func(from queue.Source) bool { return s.Index.Suspended(from.Pool) })
+	return slices.ContainsFunc(sources, func(from queue.Source) bool { return s.Index.Suspensions.Suspended(from.Pool) })
 }
 
 // readSet makes the cache know a set, if there is one of that name.

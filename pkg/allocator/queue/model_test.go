@@ -185,7 +185,7 @@ func (c *crowd) joins() string {
 // bound it.
 func (c *crowd) removes() string {
 	pool := crowdPools[c.rand.IntN(len(crowdPools))]
-	for _, one := range c.index.PeekRegular(named(pool), 1) {
+	for _, one := range c.index.Peek(named(pool), 1, false) {
 		c.next++
 		c.gone[one.Name], c.gone[fmt.Sprint("not a sandbox ", c.next)] = true, true
 		c.index.Remove(one.Pool.Namespace, one.Name, c.next)

@@ -19,7 +19,7 @@ func TestNodesBeforePreference(t *testing.T) {
 			b.index.Upsert(poolindex.Candidate{Pool: named(pool), Name: string(rune('a' + b.next)), ResourceVersion: b.next, Node: node})
 		}
 	}
-	b.index.SetNodes(map[string]bool{"good": true, "bad": false})
+	b.index.Nodes.Replace(map[string]bool{"good": true, "bad": false})
 	sources := from("a", "/", "b", "/", "c")
 
 	b.expectFrom("a preview", b.queue.Peek(sources, 5), map[string]int{"a": 2, "b": 1, "c": 2})

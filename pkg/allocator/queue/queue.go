@@ -123,10 +123,10 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 	var peeked []poolindex.Candidate
 	free := inOrder(sh.openToNewcomers(sources))
 	for _, s := range free {
-		peeked = append(peeked, q.index.PeekRegular(s.Pool, n-len(peeked))...)
+		peeked = append(peeked, q.index.Peek(s.Pool, n-len(peeked), false)...)
 	}
 	for _, s := range free {
-		peeked = append(peeked, q.index.PeekAvoided(s.Pool, n-len(peeked))...)
+		peeked = append(peeked, q.index.Peek(s.Pool, n-len(peeked), true)...)
 	}
 	return peeked
 }
