@@ -123,12 +123,12 @@ func TestAgentClaimsAreWoken(t *testing.T) {
 // comesSet makes a set known to all, and comes a template.
 func (d *desk) comesSet(set *v1alpha1.SandboxSet) {
 	d.sets = []*v1alpha1.SandboxSet{set}
-	d.Feeds().SetChanged(set)
+	d.Feeds.SetChanged(set)
 }
 
 func (d *desk) comes(template *v1alpha1.SandboxTemplate) {
 	d.shelf.templates[template.Name] = template
-	d.Feeds().TemplateChanged(template)
+	d.Feeds.TemplateChanged(template)
 }
 
 // TestColdNameWakes: the end of a sandbox wakes the claim that is to have one of its name, and
@@ -149,12 +149,12 @@ func TestColdNameWakes(t *testing.T) {
 	d.woken()
 	stranger := other.DeepCopy()
 	stranger.Name = "yours"
-	d.Feeds().SandboxDeleted(stranger)
+	d.Feeds.SandboxDeleted(stranger)
 	if got := d.woken(); len(got) > 0 {
 		t.Errorf("another's end wakes %v", got)
 	}
 	delete(d.sandboxes, "mine")
-	d.Feeds().SandboxDeleted(other)
+	d.Feeds.SandboxDeleted(other)
 	if got := d.woken(); len(got) != 1 {
 		t.Errorf("woken are %v", got)
 	}

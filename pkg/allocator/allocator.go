@@ -72,6 +72,9 @@ type Options struct {
 
 // Allocator binds sandboxes to claims, in the call and in the background.
 type Allocator struct {
+	// Feeds takes in the events of the watches.
+	Feeds *Feeds
+
 	options   Options
 	planner   *planner
 	committer *committer
@@ -81,7 +84,6 @@ type Allocator struct {
 	metadata   *metadataSyncer
 	rebinder   *rebinder
 	stock      *candidates.Stock
-	feeds      *Feeds
 	lag        *metrics.Lag
 	// waiting is how many create calls wait.
 	waiting atomic.Int64
@@ -104,7 +106,7 @@ func New(o Options) *Allocator {
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = candidates.NewStock(store, index, lines, o.Clock)
-	a.stock.SetChanged = func(change candidates.SetChange) { a.feeds.setChanged(change) }
+	a.stock.SetChanged = func(change candidates.SetChange) { a.Feeds.setChanged(change) }
 	a.stock.Confirm = func(ctx context.Context, sources []queue.Source) error { return a.finisher.confirm(ctx, sources) }
 	templates := candidates.NewTemplates(candidates.Options{
 		MaxFresh: o.MaxFresh, MaxFreshBytes: o.MaxFreshBytes, PodMetadata: o.PodMetadata, LabelDomains: o.LabelDomains,
@@ -119,7 +121,7 @@ func New(o Options) *Allocator {
 		reconciler.NewLimited(a.rebinder, fairness.NewWorkLimit(rebindsAtOnce, a.reconciler.Queue.Add)),
 		reconciler.NewLimited(a.metadata, fairness.NewWorkLimit(metadataSyncsAtOnce, a.reconciler.Queue.Add)),
 	}
-	a.feeds = &Feeds{stock: a.stock, unfinished: a.finisher.unfinished, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag, Nodes: index.Nodes}
+	a.Feeds = &Feeds{stock: a.stock, unfinished: a.finisher.unfinished, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag, Nodes: index.Nodes}
 	return a
 }
 
@@ -130,9 +132,6 @@ func (a *Allocator) Run(ctx context.Context) {
 	defer metrics.Collect(a.readGauges)()
 	a.reconciler.Run(ctx, a.finisher.tick)
 }
-
-// Feeds returns what takes in the events of the watches.
-func (a *Allocator) Feeds() *Feeds { return a.feeds }
 
 // PeersChanged says which servers, by name, allocate from the same store, self among
 // them, so that each can begin with a share of its own, and works at a share of the

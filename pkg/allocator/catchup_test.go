@@ -31,7 +31,7 @@ func TestEventsBeforeCreateIsBack(t *testing.T) {
 			ready := s.sandboxes[0].DeepCopy()
 			revision++
 			ready.ResourceVersion, ready.Status = strconv.Itoa(revision), running()
-			d.Feeds().SandboxChanged(ready)
+			d.Feeds.SandboxChanged(ready)
 			return nil
 		}}
 	}

@@ -39,7 +39,7 @@ func TestChargedUser(t *testing.T) {
 					return nil
 				}}
 			}
-			d.Feeds().ClaimChanged(claim)
+			d.Feeds.ClaimChanged(claim)
 			d.reconciler.Next(t.Context())
 			if !slices.Equal(charged, []string{test.want}) {
 				t.Errorf("the transactions count for %q, want %q", charged, test.want)

@@ -6,6 +6,7 @@ package allocator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // Check refuses, as Create would, a claim that would rather fail than wait and finds
@@ -46,17 +48,17 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 		return err
 	}
 	if err := checkMismatch(claim, &e); err != nil {
-		return a.refusal(ctx, claim, err)
+		return a.planner.refusal(ctx, claim, err)
 	}
 	if err := a.planner.checkMetadata(ctx, claim, &e, true); err != nil {
-		return a.refusal(ctx, claim, err)
+		return a.planner.refusal(ctx, claim, err)
 	}
 	if !claims.TakesWarm(claim) {
 		if !e.CanMake() {
 			return nil
 		}
 		if model, err := a.planner.confirmedModel(ctx, claim, &e); err == nil && model.Refused != nil {
-			return a.refusal(ctx, claim, model.Refused)
+			return a.planner.refusal(ctx, claim, model.Refused)
 		}
 		return nil
 	}
@@ -71,30 +73,14 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 	if available >= wanted {
 		return nil
 	}
-	switch enough, broken := a.wouldMake(ctx, claim, &e, wanted-available); {
+	switch enough, broken := a.planner.wouldMake(ctx, claim, &e, wanted-available); {
 	case enough:
 		return nil
 	case claim.Spec.OnShortage != v1alpha1.ShortageFail:
-		return a.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting, RetryAfter: retryAfter})
+		return a.planner.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting, RetryAfter: retryAfter})
 	default:
-		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, broken))
+		return a.planner.refusal(ctx, claim, shortage(claim, &e, wanted, available, broken))
 	}
-}
-
-// wouldMake reports whether n sandboxes can be made for a claim that is not stored, as far
-// as can be seen, and what is in the way of that.
-func (a *Allocator) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, n int) (enough bool, broken error) {
-	if !claims.CreatesOnNoStock(claim) || !e.CanMake() {
-		return false, nil
-	}
-	model, err := a.planner.confirmedModel(ctx, claim, e)
-	if err == nil && model.Broken != nil {
-		return false, model.Broken
-	}
-	if err == nil && model.Limit.Left(nil) < n {
-		return false, model.Limit
-	}
-	return true, nil
 }
 
 // CheckSource fails with a *MismatchError for a claim of agent-sandbox that names a pool of
@@ -192,6 +178,42 @@ func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxCla
 	}
 	*e = now
 	return p.templates.Model(ctx, claim, e, p.store.TemplatesNow())
+}
+
+// wouldMake reports whether n sandboxes can be made for a claim that is not stored, as far
+// as can be seen, and what is in the way of that.
+func (p *planner) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, n int) (enough bool, broken error) {
+	if !claims.CreatesOnNoStock(claim) || !e.CanMake() {
+		return false, nil
+	}
+	model, err := p.confirmedModel(ctx, claim, e)
+	if err == nil && model.Broken != nil {
+		return false, model.Broken
+	}
+	if err == nil && model.Limit.Left(nil) < n {
+		return false, model.Limit
+	}
+	return true, nil
+}
+
+// refusal is the error for the client whose claim could not be created. If the claim's name is taken, it
+// is ErrClaimExists instead of a refusal: a client that tries again, because the first answer was lost,
+// must not read that nothing was bound.
+func (p *planner) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
+	if errors.Is(err, etcdtxn.ErrTooLarge) && !errors.Is(err, ErrTooLarge) {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	if !isRefusal(err) {
+		return err
+	}
+	stored, readErr := p.store.Claim(ctx, claim.Namespace, claim.Name)
+	switch {
+	case readErr != nil:
+		return readErr
+	case stored != nil:
+		return ErrClaimExists
+	}
+	return err
 }
 
 // checkMetadata refuses a claim that is about to be created, and whose additionalPodMetadata

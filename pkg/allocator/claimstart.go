@@ -32,10 +32,10 @@ type claimStart struct {
 	started, stored time.Time
 }
 
-// setStart sets s.started for the current state of the claim, which this server has just
+// set sets s.started for the current state of the claim, which this server has just
 // received. It keeps s.started if the stored start has not changed, or if a client has removed
 // it from the status. The lock of the claim is held, or there is no other user of it yet.
-func (s *claimStart) setStart(claim *v1alpha1.SandboxClaim) {
+func (s *claimStart) set(claim *v1alpha1.SandboxClaim) {
 	now, stored, first := s.clock.Now(), storedStart(claim), s.started.IsZero()
 	if !first && (claim.Status.ClaimStartTime == nil || stored.Equal(s.stored)) {
 		return
@@ -61,15 +61,15 @@ func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
 
 // creatorWorksUntil is the time until which the server that created a claim works on it; after
 // that the server that all agree on does. It is zero for a claim that was reopened.
-func (f *finisher) creatorWorksUntil(u *unfinishedClaim) time.Time {
-	since := u.created
+func (o *ownership) creatorWorksUntil(u *unfinishedClaim) time.Time {
+	since := u.start.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
 		if plan.IsReopened(claim) {
 			return time.Time{}
 		}
-		if since = u.seen; !u.sawCreation && claim.CreationTimestamp.Time.Before(since) {
+		if since = u.start.seen; !u.start.sawCreation && claim.CreationTimestamp.Time.Before(since) {
 			since = claim.CreationTimestamp.Time
 		}
 	}
-	return since.Add(f.syncWindow + handOverAfter)
+	return since.Add(o.syncWindow + handOverAfter)
 }

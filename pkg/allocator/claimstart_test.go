@@ -46,13 +46,13 @@ func TestStartWithOtherClocks(t *testing.T) {
 			begun := metav1.NewTime(d.clock.Now().Add(tc.ahead))
 			claim.CreationTimestamp, claim.Status.ClaimStartTime = begun, &begun
 			if tc.listed {
-				d.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{claim}, 9)
+				d.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{claim}, 9)
 			} else {
-				d.Feeds().ClaimChanged(claim)
+				d.Feeds.ClaimChanged(claim)
 			}
 			u, at, works := d.finisher.unfinished.of(claim.UID), time.Duration(0), time.Duration(-1)
 			for ; at < 10*time.Minute; at += second {
-				if works < 0 && d.finisher.isMine(claim.UID, u) {
+				if works < 0 && d.finisher.ownership.isMine(claim.UID, u) {
 					works = at
 				}
 				if _, err := d.finisher.advance(t.Context(), claim.UID, u); err != nil {
@@ -102,10 +102,10 @@ func TestStartOfAClaim(t *testing.T) {
 			if tc.created {
 				d.finisher.unfinished.open(t.Context(), claim, d.clock.Now())
 			}
-			d.Feeds().ClaimChanged(claim)
+			d.Feeds.ClaimChanged(claim)
 			d.clock.SetTime(now.Add(time.Minute))
-			d.Feeds().ClaimChanged(claimAt("u", 6, begun(tc.then)))
-			if got := d.finisher.unfinished.of("u").start(); !got.Equal(tc.want) {
+			d.Feeds.ClaimChanged(claimAt("u", 6, begun(tc.then)))
+			if got := d.finisher.unfinished.of("u").startTime(); !got.Equal(tc.want) {
 				t.Errorf("began at %s, want %s", got, tc.want)
 			}
 		})
@@ -119,8 +119,8 @@ func TestReopenedClaimIsNotNew(t *testing.T) {
 	d.prefers(prefersAll)
 	claim := d.stored(ofWarmPool("a"))
 	claim.CreationTimestamp.Time = d.clock.Now().Add(-time.Hour)
-	d.Feeds().ClaimChanged(claim)
-	if u := d.finisher.unfinished.of(claim.UID); !d.finisher.isMine(claim.UID, u) {
-		t.Errorf("works on it after %s", d.finisher.creatorWorksUntil(u).Sub(d.clock.Now()))
+	d.Feeds.ClaimChanged(claim)
+	if u := d.finisher.unfinished.of(claim.UID); !d.finisher.ownership.isMine(claim.UID, u) {
+		t.Errorf("works on it after %s", d.finisher.ownership.creatorWorksUntil(u).Sub(d.clock.Now()))
 	}
 }

@@ -39,6 +39,8 @@ var errConflict = fmt.Errorf("%w: the claim or a sandbox of it has changed", rec
 const (
 	// commitTimeout bounds one transaction.
 	commitTimeout = 10 * time.Second
+	// maxReleases is how many sandboxes of a deleted claim are released in one transaction.
+	maxReleases = 100
 	// resolveTimeout bounds finding out what became of a transaction that was not answered.
 	resolveTimeout = 15 * time.Second
 )
@@ -303,4 +305,26 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, r *re
 		r.taken = slices.Delete(r.taken, 0, 1)
 	}
 	return nil, errNotWritten
+}
+
+// releaseSandboxes releases the first sandboxes, as many as a transaction takes, and returns how many.
+func (c *committer) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
+	for n := min(len(all), maxReleases); ; n = max(1, n/2) {
+		txn := c.store.Begin()
+		for i, sb := range all[:n] {
+			if err := txn.UpdateSandbox(ctx, plan.Release(sb, c.clock.Now()), int64(version(sb))); err != nil {
+				return 0, err
+			}
+			if txn.Bytes() > etcdtxn.MaxBytes/2 {
+				n = i + 1
+				break
+			}
+		}
+		within, cancel := detached(ctx, commitTimeout)
+		err := txn.Commit(within)
+		cancel()
+		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {
+			return n, err
+		}
+	}
 }

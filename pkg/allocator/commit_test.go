@@ -125,7 +125,7 @@ func TestCommitWithoutAnswerKeepsRevision(t *testing.T) {
 		return &slip{
 			commit: func(s *slip) error {
 				s.at(12)
-				d.Feeds().SandboxChanged(s.sandboxes[0])
+				d.Feeds.SandboxChanged(s.sandboxes[0])
 				changed := s.claim.DeepCopy()
 				changed.ResourceVersion = "20"
 				d.shelf.claims["mine"] = changed
@@ -142,7 +142,7 @@ func TestCommitWithoutAnswerKeepsRevision(t *testing.T) {
 		t.Errorf("the index, which has heard of all, is behind by %s", behind)
 	}
 	before.ResourceVersion = "18"
-	d.Feeds().SandboxChanged(before)
+	d.Feeds.SandboxChanged(before)
 	if d.left("a") != 1 {
 		t.Error("a sandbox that is available again is no candidate")
 	}

@@ -6,7 +6,6 @@ package allocator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
 // Create stores a claim that was admitted, with the sandboxes that it asks for, and
@@ -47,7 +45,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	switch {
 	case err != nil:
 		unfinished.forget(u, claim.UID)
-		return nil, a.refusal(ctx, claim, err)
+		return nil, a.planner.refusal(ctx, claim, err)
 	case !claims.Unfinished(stored):
 		unfinished.forget(u, claim.UID)
 		warn(ctx, claim, u)
@@ -119,26 +117,6 @@ func (a *Allocator) join(u *unfinishedClaim, e *claims.Eligible, p *plan.Plan) e
 // makesTheRest reports whether what a claim lacks after a plan is made for it.
 func makesTheRest(e *claims.Eligible, p *plan.Plan) bool {
 	return claims.CreatesOnNoStock(p.Claim) && e.CanMake() && p.Broken == nil
-}
-
-// refusal is the error for the client whose claim could not be created. If the claim's name is taken, it
-// is ErrClaimExists instead of a refusal: a client that tries again, because the first answer was lost,
-// must not read that nothing was bound.
-func (a *Allocator) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
-	if errors.Is(err, etcdtxn.ErrTooLarge) && !errors.Is(err, ErrTooLarge) {
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	}
-	if !isRefusal(err) {
-		return err
-	}
-	stored, readErr := a.planner.store.Claim(ctx, claim.Namespace, claim.Name)
-	switch {
-	case readErr != nil:
-		return readErr
-	case stored != nil:
-		return ErrClaimExists
-	}
-	return err
 }
 
 // await waits for the claim's end within the sync window, and not beyond ctx, less

@@ -216,7 +216,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second, MaxFresh: 10000, MaxFreshBytes: 1 << 30})
 	t.Cleanup(a.finisher.unfinished.due.ShutDown)
-	a.Feeds().SetListed(sets, 9)
+	a.Feeds.SetListed(sets, 9)
 	return &desk{t, store, a, clock}
 }
 
@@ -248,7 +248,7 @@ func (d *desk) stocks(name string, set *v1alpha1.SandboxSet, revision string) {
 	sb.Status = running()
 	d.sandboxes[name] = sb
 	before := d.left(set.Name)
-	d.Feeds().SandboxChanged(sb)
+	d.Feeds.SandboxChanged(sb)
 	if d.left(set.Name) != before+1 {
 		d.Fatalf("%s is no candidate", name)
 	}
@@ -265,9 +265,9 @@ func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 // nextAttempt is one of a claim that another server stored a second ago.
 func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
-	d.Feeds().ClaimChanged(claim)
+	d.Feeds.ClaimChanged(claim)
 	u := d.finisher.unfinished.of(claim.UID)
-	return &attempt{finder: finder{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.start()}}
+	return &attempt{finder: finder{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.startTime()}}
 }
 
 // attemptOf is the first attempt of a claim, or a later one.
@@ -298,7 +298,7 @@ func newShortDesk(t *testing.T) (*desk, *v1alpha1.SandboxClaim) {
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	d.stocks("one", set, pods)
 	claim := d.stored(warm(2))
-	d.Feeds().ClaimChanged(claim)
+	d.Feeds.ClaimChanged(claim)
 	return d, claim
 }
 
@@ -314,7 +314,7 @@ func (d *desk) planned(t *attempt) *plan.Plan {
 
 // looksAgain is after what time a claim looks again without news.
 func (d *desk) looksAgain(t *attempt, p *plan.Plan) time.Duration {
-	return d.finisher.nextCheck(&unfinishedClaim{claimStart: claimStart{created: t.state.Start}}, t, p, 0)
+	return d.finisher.nextCheck(&unfinishedClaim{start: claimStart{created: t.state.Start}}, t, p, 0)
 }
 
 // woken are the claims that are due, which are no longer.

@@ -24,23 +24,18 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-const (
-	// handOverAfter is how much longer than the sync window the server that created a
-	// claim works on it. Then the one does that all agree on.
-	handOverAfter = 5 * time.Second
-	// maxReleases is how many sandboxes of a deleted claim are released in one transaction.
-	maxReleases = 100
-)
+// handOverAfter is how much longer than the sync window the server that created a
+// claim works on it. Then the one does that all agree on.
+const handOverAfter = 5 * time.Second
 
 // finisher brings claims to their end that are not finished in their create call: also
 // after a restart, also those of servers that are gone. One server works on a claim at a time, and a
 // transaction compares the claim's revision, so that two at one claim cost a retry.
 type finisher struct {
-	planner    *planner
-	committer  *committer
-	reconciler *reconciler.Reconciler
-	writer     *metadataWriter
-	syncWindow time.Duration
+	planner   *planner
+	committer *committer
+	ownership *ownership
+	writer    *metadataWriter
 	// unfinished are the claims that are not at their end.
 	unfinished *unfinishedClaims
 	runtimes   *runtimeCaller
@@ -51,10 +46,11 @@ type finisher struct {
 }
 
 func newFinisher(r *reconciler.Reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
+	runtimes := newRuntimeCaller(r, c.clock, setUp)
 	return &finisher{
-		planner: p, committer: c, reconciler: r, writer: &metadataWriter{p.templates, c}, syncWindow: syncWindow,
+		planner: p, committer: c, writer: &metadataWriter{p.templates, c}, runtimes: runtimes,
+		ownership:  &ownership{r, runtimes, c.clock, syncWindow},
 		unfinished: newUnfinishedClaims(c.clock, c.queue, r.Queue),
-		runtimes:   newRuntimeCaller(r, c.clock, setUp),
 		reports:    fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
 	}
 }
@@ -117,7 +113,7 @@ func (f *finisher) throttleDelay(u *unfinishedClaim, throttled time.Duration) ti
 	if claim == nil {
 		return shortest
 	}
-	return min(throttled, max(shortest, plan.Deadline(claim, u.start()).Sub(f.committer.clock.Now())))
+	return min(throttled, max(shortest, plan.Deadline(claim, u.startTime()).Sub(f.committer.clock.Now())))
 }
 
 // throttledFor returns how long to wait before the retry after a ThrottledError; 0 for other errors.
@@ -132,7 +128,7 @@ func throttledFor(err error) time.Duration {
 // when there is an event.
 func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClaim) (again time.Duration, err error) {
 	now := f.committer.clock.Now()
-	seen, mine := u.snapshot(), f.isMine(uid, u)
+	seen, mine := u.snapshot(), f.ownership.isMine(uid, u)
 	f.unfinished.setMine(u, mine)
 	switch {
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
@@ -158,12 +154,12 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	}
 	key := limitKey{seen.claim.Namespace, plan.Claimer(seen.claim)}
 	throttled := f.committer.throttles.delay(key, uid, now)
-	if throttled > 0 && !f.canAdvance(u, seen, now) {
+	if throttled > 0 && !canAdvance(u, seen, now) {
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer f.committer.throttles.done(key, uid)
 	try := &attempt{finder: finder{planner: f.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}}
-	try.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
+	try.state = plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if try.state.Setups, hopeless = f.runtimes.setupsOf(u, seen.held); u.work.reservation.refused == nil {
 		u.work.reservation.refused = hopeless
@@ -176,7 +172,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	hold := f.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
 		f.runtimes.setUpRuntimes(u)
-		f.wait(try, p)
+		waitFor(try, p)
 		return f.nextCheck(u, try, p, hold), nil
 	}
 	return f.write(ctx, u, seen, try, p, now)
@@ -184,8 +180,8 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
 // deadline, its spec has changed, or it holds sandboxes that are starting.
-func (f *finisher) canAdvance(u *unfinishedClaim, seen view, now time.Time) bool {
-	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
+func canAdvance(u *unfinishedClaim, seen view, now time.Time) bool {
+	return !now.Before(plan.Deadline(seen.claim, u.startTime())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
 		slices.ContainsFunc(seen.held, plan.IsStarting)
 }
 
@@ -219,7 +215,7 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		return 0, nil
 	}
 	f.runtimes.setUpRuntimes(u)
-	f.wait(try, p)
+	waitFor(try, p)
 	return reconciler.Soon, nil
 }
 
@@ -232,16 +228,16 @@ func (f *finisher) releaseStarting(ctx context.Context, u *unfinishedClaim, seen
 	if len(starting) == 0 {
 		return 0, tooLarge
 	}
-	if _, err := f.releaseSandboxes(ctx, starting); err != nil {
+	if _, err := f.committer.releaseSandboxes(ctx, starting); err != nil {
 		return 0, err
 	}
 	u.markIncomplete()
 	return reconciler.Soon, nil
 }
 
-// wait queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
+// waitFor queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
 // that other claims are served meanwhile.
-func (f *finisher) wait(try *attempt, p *plan.Plan) {
+func waitFor(try *attempt, p *plan.Plan) {
 	if try.throttled > 0 {
 		try.waiter.Leave()
 		return
@@ -272,7 +268,7 @@ func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hol
 			next = append(next, at.Sub(now))
 		}
 	}
-	if left := f.creatorWorksUntil(u).Sub(now); left > 0 {
+	if left := f.ownership.creatorWorksUntil(u).Sub(now); left > 0 {
 		next = append(next, left)
 	}
 	return max(shortest, slices.Min(next))
@@ -283,7 +279,7 @@ func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hol
 func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClaim, seen view) error {
 	u.work.reservation.release(f.committer.queue)
 	u.waiter.Leave()
-	isMine := f.isMine(uid, u)
+	isMine := f.ownership.isMine(uid, u)
 	u.work.setups.keepOnly(nil)
 	if isMine {
 		held, err := f.committer.store.SandboxesOf(ctx, seen.claim)
@@ -292,7 +288,7 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClai
 		}
 		starting := slices.DeleteFunc(held, func(sb *v1alpha1.Sandbox) bool { return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil })
 		for len(starting) > 0 {
-			n, err := f.releaseSandboxes(ctx, starting)
+			n, err := f.committer.releaseSandboxes(ctx, starting)
 			if err != nil {
 				return fmt.Errorf("releasing sandboxes of a deleted claim: %w", err)
 			}
@@ -303,33 +299,11 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClai
 	ended := seen.claim
 	if ended.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		ended = plan.Deleted(seen.claim, now)
-		metrics.ObserveEnd(ended, now.Sub(u.start()))
+		metrics.ObserveEnd(ended, now.Sub(u.startTime()))
 	}
 	u.mu.Lock()
 	u.claim = ended
 	u.mu.Unlock()
 	f.unfinished.forget(u, uid)
 	return nil
-}
-
-// releaseSandboxes releases the first sandboxes, as many as a transaction takes, and returns how many.
-func (f *finisher) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
-	for n := min(len(all), maxReleases); ; n = max(1, n/2) {
-		txn := f.committer.store.Begin()
-		for i, sb := range all[:n] {
-			if err := txn.UpdateSandbox(ctx, plan.Release(sb, f.committer.clock.Now()), int64(version(sb))); err != nil {
-				return 0, err
-			}
-			if txn.Bytes() > etcdtxn.MaxBytes/2 {
-				n = i + 1
-				break
-			}
-		}
-		within, cancel := detached(ctx, commitTimeout)
-		err := txn.Commit(within)
-		cancel()
-		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {
-			return n, err
-		}
-	}
 }

@@ -57,7 +57,7 @@ func TestWhoseClaim(t *testing.T) {
 				d.finisher.unfinished.put(u, "u")
 			}
 			d.clock.Step(tc.age)
-			if got := d.finisher.isMine("u", u); got != tc.want {
+			if got := d.finisher.ownership.isMine("u", u); got != tc.want {
 				t.Errorf("is this server's: %t", got)
 			}
 		})
@@ -76,7 +76,7 @@ func TestServersShareClaims(t *testing.T) {
 	for _, n := range []int{3, 2} {
 		shares := make([]int, n)
 		for i, d := range servers[:n] {
-			d.Feeds().ClaimChanged(claimAt("u", 5))
+			d.Feeds.ClaimChanged(claimAt("u", 5))
 			d.woken()
 			d.PeersChanged(members[i], members[:n])
 			if got := d.woken(); len(got) != 1 {
@@ -87,7 +87,7 @@ func TestServersShareClaims(t *testing.T) {
 			uid := types.UID(fmt.Sprint("claim-", i))
 			owners := 0
 			for s, d := range servers[:n] {
-				if d.finisher.isMine(uid, &unfinishedClaim{}) {
+				if d.finisher.ownership.isMine(uid, &unfinishedClaim{}) {
 					owners++
 					shares[s]++
 					if was, ok := before[uid]; ok && was < n && was != s {
@@ -133,7 +133,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	}
 
 	d.prefers(prefersNone)
-	d.Feeds().ClaimChanged(claimAt("makes", 5, func(c *v1alpha1.SandboxClaim) {
+	d.Feeds.ClaimChanged(claimAt("makes", 5, func(c *v1alpha1.SandboxClaim) {
 		warm(1)(c)
 		orFresh(c)
 		c.CreationTimestamp.Time = d.clock.Now()
@@ -147,7 +147,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	limited := claimAt("limited", 6, func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) })
 	limited.CreationTimestamp.Time = d.clock.Now()
 	limited.Status.Waiting = &v1alpha1.ClaimWaiting{CreateProblem: "one claim may hold 0 at a time"}
-	d.Feeds().ClaimChanged(limited)
+	d.Feeds.ClaimChanged(limited)
 	if _, err := d.finisher.advance(t.Context(), "limited", d.finisher.unfinished.of("limited")); err != nil || d.stock.Queue.Free(poolNamed("a")) != 0 {
 		t.Errorf("one that waits for the pool is overtaken, %v", err)
 	}
@@ -182,7 +182,7 @@ func TestTurnReadsOnce(t *testing.T) {
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	claim := d.stored(warm(3))
 	claim.UID, claim.Name = "u", "u"
-	d.Feeds().ClaimChanged(claim)
+	d.Feeds.ClaimChanged(claim)
 	u, revision := d.finisher.unfinished.of("u"), 20
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error { revision++; s.at(revision); return nil }}
@@ -255,7 +255,7 @@ func TestErrorsOfATurn(t *testing.T) {
 	}
 	t.Run("what it holds cannot be read", func(t *testing.T) {
 		d := newDesk(t, setOf("a", "py"))
-		d.Feeds().ClaimChanged(d.stored(warm(1)))
+		d.Feeds.ClaimChanged(d.stored(warm(1)))
 		d.unreadable = "held"
 		d.reconciler.Next(t.Context())
 		if u := d.finisher.unfinished.of("claim-uid"); u.snapshot().complete || d.finisher.unfinished.due.NumRequeues("claim-uid") != 1 {
@@ -288,8 +288,8 @@ func TestConfirm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("pool", "")
 			d := newDesk(t, set)
-			d.Feeds().ClaimChanged(waits())
-			d.clock.Step(d.finisher.syncWindow + handOverAfter) // until then it is the work of who created it
+			d.Feeds.ClaimChanged(waits())
+			d.clock.Step(d.finisher.ownership.syncWindow + handOverAfter) // until then it is the work of who created it
 			u := d.finisher.unfinished.of("u")
 			u.waiter.Wait(queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			if d.prefers(prefersNone); tc.prefers != nil {
@@ -318,7 +318,7 @@ func TestConfirm(t *testing.T) {
 			d := newDesk(t, set)
 			d.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
 			d.prefers(prefersNone)
-			d.Feeds().ClaimChanged(waits())
+			d.Feeds.ClaimChanged(waits())
 			d.finisher.unfinished.of("u").waiter.Wait(queue.Wants{Need: 1, Sources: poolNamed("pool")})
 			d.stocks("one", set, pods)
 			if d.shelf.claims["u"] = waits(); served {
@@ -371,7 +371,7 @@ func TestDeletedClaims(t *testing.T) {
 					return tc.err
 				}}
 			}
-			d.Feeds().ClaimDeleted(claim)
+			d.Feeds.ClaimDeleted(claim)
 			d.clock.Step(time.Minute) // until then it is the work of who created it
 			u := d.finisher.unfinished.of(claim.UID)
 			if _, err := d.finisher.advance(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(released, tc.released) {

@@ -43,7 +43,7 @@ func TestListsWakeWaitingClaims(t *testing.T) {
 				t.Errorf("woken: %t, want %t", got, tc.want)
 			}
 			for _, set := range tc.listed {
-				d.Feeds().SetChanged(set)
+				d.Feeds.SetChanged(set)
 			}
 			if len(d.woken()) > 0 && !tc.want {
 				t.Error("the watch wakes it with an old event")
@@ -65,11 +65,11 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 	next := d.nextAttempt(nil) // its template is missing
 	d.finisher.unfinished.of(next.state.Claim.UID).recordPlan(&next.state, d.planned(next))
 	d.woken()
-	d.Feeds().SetChanged(at("one", 6))
+	d.Feeds.SetChanged(at("one", 6))
 	if got := d.woken(); len(got) > 0 {
 		t.Errorf("a status that changes nothing wakes %v", got)
 	}
-	d.Feeds().SetChanged(at("two", 7))
+	d.Feeds.SetChanged(at("two", 7))
 	if len(d.woken()) == 0 {
 		t.Error("goes on waiting")
 	}
@@ -79,10 +79,10 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
 	back := map[string]func(*desk){
-		"the template is changed": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods]) },
-		"all templates are":       func(d *desk) { d.Feeds().TemplateListed(nil, 10) },
-		"a circle is broken":      func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods]) },
-		"the set changes":         func(d *desk) { d.Feeds().SetChanged(setOf("a", "py", atVersion(10))) },
+		"the template is changed": func(d *desk) { d.Feeds.TemplateChanged(d.shelf.templates["py-"+pods]) },
+		"all templates are":       func(d *desk) { d.Feeds.TemplateListed(nil, 10) },
+		"a circle is broken":      func(d *desk) { d.Feeds.TemplateChanged(d.shelf.templates["py-"+pods]) },
+		"the set changes":         func(d *desk) { d.Feeds.SetChanged(setOf("a", "py", atVersion(10))) },
 		"no event comes":          func(d *desk) { d.clock.Step(6 * time.Second) },
 	}
 	for name, event := range back {
@@ -114,8 +114,8 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d := newDesk(t, set)
 		d.stocks("one", set, pods)
 		d.planned(d.nextAttempt(warm(1)))
-		d.Feeds().SetChanged(setOf("b", "py"))
-		d.Feeds().TemplateChanged(&v1alpha1.SandboxTemplate{})
+		d.Feeds.SetChanged(setOf("b", "py"))
+		d.Feeds.TemplateChanged(&v1alpha1.SandboxTemplate{})
 		if d.left("a") != 0 {
 			t.Error("comes back")
 		}
@@ -160,7 +160,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d.shelf.looked = func() {
 			d.shelf.looked = nil
 			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
-			d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods])
+			d.Feeds.TemplateChanged(d.shelf.templates["py-"+pods])
 		}
 		if p := d.planned(d.nextAttempt(warm(1))); len(p.Bound) != 1 || d.stock.HasSuspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
@@ -235,7 +235,7 @@ func TestSetMadeAMomentAgo(t *testing.T) {
 	if err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "pool" || !slices.Equal(candidates.SourcesOf(&e), poolNamed("pool")) {
 		t.Errorf("eligible %+v, error %v", e, err)
 	}
-	d.Feeds().SetDeleted(setOf("pool", "", atVersion(13)))
+	d.Feeds.SetDeleted(setOf("pool", "", atVersion(13)))
 	if e, err = d.stock.Eligible(t.Context(), claim, true); err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "a" {
 		t.Errorf("with an old read of one that is gone: eligible %+v, error %v", e, err)
 	}

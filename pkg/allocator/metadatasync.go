@@ -269,7 +269,7 @@ func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen vi
 		return plan.MetadataChange{Report: &rollout.report}, false, nil
 	}
 	rollout.begin(claim, now)
-	if now.Before(rollout.next()) || !now.Before(plan.Deadline(claim, u.start())) {
+	if now.Before(rollout.next()) || !now.Before(plan.Deadline(claim, u.startTime())) {
 		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
 	}
 	wrote, done, err := f.writer.step(ctx, rollout, claim, seen.held)

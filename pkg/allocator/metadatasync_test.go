@@ -71,7 +71,7 @@ func (d *editDesk) commit(s *slip) error {
 	s.at(d.version)
 	if s.claim != nil {
 		d.claim = s.claim
-		d.Feeds().ClaimChanged(d.claim)
+		d.Feeds.ClaimChanged(d.claim)
 	}
 	for _, sb := range s.sandboxes {
 		at := slices.IndexFunc(d.held, func(was *v1alpha1.Sandbox) bool { return was.Name == sb.Name })
@@ -87,7 +87,7 @@ func (d *editDesk) edit(run string) {
 	next.Generation, next.ResourceVersion = next.Generation+1, strconv.Itoa(d.version)
 	next.Spec.Labels = map[string]string{"run": run}
 	d.claim = next
-	d.Feeds().ClaimChanged(next)
+	d.Feeds.ClaimChanged(next)
 }
 
 // sync does a step of the claim, if it is known.
@@ -130,7 +130,7 @@ func (d *editDesk) have(run string) int {
 // the claim. A claim that was not changed is not known.
 func TestEditInTransactions(t *testing.T) {
 	d := newEditDesk(t, 300)
-	d.Feeds().ClaimChanged(d.claim)
+	d.Feeds.ClaimChanged(d.claim)
 	if len(d.metadata.all()) != 0 || len(d.finisher.unfinished.byUID) != 0 {
 		t.Fatal("a claim without changes is known")
 	}
@@ -286,11 +286,11 @@ func TestEditTooLargeForEtcd(t *testing.T) {
 func TestEditOfADeletedClaim(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
-	d.Feeds().ClaimsListed(nil, 50) // an old list
+	d.Feeds.ClaimsListed(nil, 50) // an old list
 	if known := d.metadata.all()[d.claim.UID]; known == nil || known.latest() == nil {
 		t.Fatal("an old list ends it")
 	}
-	d.Feeds().ClaimsListed(nil, 1000)
+	d.Feeds.ClaimsListed(nil, 1000)
 	if !d.reconciler.Next(t.Context()) || len(d.metadata.all()) != 0 || len(d.changed) != 0 {
 		t.Errorf("it goes on: %v", d.changed)
 	}

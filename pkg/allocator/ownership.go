@@ -9,35 +9,45 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
+
+// ownership decides which server works on a claim.
+type ownership struct {
+	reconciler *reconciler.Reconciler
+	runtimes   *runtimeCaller
+	clock      clock.PassiveClock
+	syncWindow time.Duration
+}
 
 // isMine reports whether this server works on a claim. The one that created it does,
 // for as long as that may be answered and a little longer, and then the one that all
 // agree on. One that has set up runtimes for it, or is about it, goes on until that is
 // written.
-func (f *finisher) isMine(uid types.UID, u *unfinishedClaim) bool {
-	if f.reconciler.IsAlone() {
+func (o *ownership) isMine(uid types.UID, u *unfinishedClaim) bool {
+	if o.reconciler.IsAlone() {
 		return true
 	}
-	if u.work != nil && (u.work.setups.hasCalls() || f.hasMarked(u)) {
+	if u.work != nil && (u.work.setups.hasCalls() || o.hasMarked(u)) {
 		return true
 	}
-	if f.committer.clock.Now().Before(f.creatorWorksUntil(u)) {
-		return !u.created.IsZero()
+	if o.clock.Now().Before(o.creatorWorksUntil(u)) {
+		return !u.start.created.IsZero()
 	}
-	return f.reconciler.IsMine(uid)
+	return o.reconciler.IsMine(uid)
 }
 
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. No other server does then.
-func (f *finisher) hasMarked(u *unfinishedClaim) bool {
-	peers, claim := f.runtimes.peers.Load(), u.latest()
+func (o *ownership) hasMarked(u *unfinishedClaim) bool {
+	peers, claim := o.runtimes.peers.Load(), u.latest()
 	if peers == nil || claim == nil || !claims.Mounts(claim) {
 		return false
 	}
@@ -53,13 +63,13 @@ func (f *finisher) watchOthers(u *unfinishedClaim, seen view, now time.Time) tim
 	q := f.committer.queue
 	u.work.reservation.release(q)
 	e := claims.EligiblePools(seen.claim, &f.planner.stock.Sets)
-	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
+	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Eligible: e, Now: now})
 	wants := assessment.Wants()
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
 	u.waiter.Watch(candidates.WantsOf(seen.claim, &e, wants, 0))
-	if left := f.creatorWorksUntil(u).Sub(now); left > 0 {
+	if left := f.ownership.creatorWorksUntil(u).Sub(now); left > 0 {
 		return max(shortest, left)
 	}
 	return 0 // until there are other servers
@@ -75,7 +85,7 @@ func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 			continue
 		}
 		seen := u.latest()
-		if seen == nil || f.isMine(uid, u) {
+		if seen == nil || f.ownership.isMine(uid, u) {
 			continue // this server knows
 		}
 		stored, err := f.committer.store.Claim(ctx, seen.Namespace, seen.Name)

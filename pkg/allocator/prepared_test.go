@@ -163,11 +163,11 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	u.claim = claim
 	sb := starting(1)
 	u.held[sb.Name] = sb
-	if r.finisher.isMine(claim.UID, u) {
+	if r.finisher.ownership.isMine(claim.UID, u) {
 		t.Error("the claim of another server is this one's")
 	}
 	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.peers.Load().mark(u.work.setups)
-	if !r.finisher.isMine(claim.UID, u) {
+	if !r.finisher.ownership.isMine(claim.UID, u) {
 		t.Error("nobody goes on with what this server has marked")
 	}
 }
@@ -199,7 +199,7 @@ func TestEndThatDoesNotFit(t *testing.T) {
 	r.prefers(prefersAll)
 	first.CreationTimestamp.Time = r.clock.Now()
 	r.runs()
-	r.Feeds().ClaimChanged(first)
+	r.Feeds.ClaimChanged(first)
 	r.stepUntil(10*time.Millisecond, func() bool { return r.finisher.unfinished.of(first.UID) == nil })
 	if end := r.last().claim; end == nil || end.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		t.Errorf("it ends as %+v", end)

@@ -21,7 +21,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	try.reservation.room = claims.Replicas(claim) // all its transactions in one
 	p, err := try.plan(ctx)
 	if err != nil {
-		return nil, a.refusal(ctx, claim, err)
+		return nil, a.planner.refusal(ctx, claim, err)
 	}
 	warnOfRuntimes(ctx, claim, try.marks.WithoutRuntime())
 	if n := try.wouldMake; n > 0 {

@@ -74,32 +74,32 @@ func TestHealer(t *testing.T) {
 		opened int
 		known  bool
 	}{
-		"its sandbox is gone": {func(h *healing) { gone(h); h.Feeds().SandboxDeleted(h.box) }, 1, false},
+		"its sandbox is gone": {func(h *healing) { gone(h); h.Feeds.SandboxDeleted(h.box) }, 1, false},
 		"its sandbox is being deleted": {func(h *healing) {
 			h.box.DeletionTimestamp = &metav1.Time{Time: h.clock.Now()}
-			h.Feeds().SandboxChanged(h.box)
+			h.Feeds.SandboxChanged(h.box)
 		}, 1, false},
 		"its sandbox is another's": {func(h *healing) {
 			h.box.Annotations[v1alpha1.AnnotationOwner] = "other"
-			h.Feeds().ClaimChanged(missing(h))
+			h.Feeds.ClaimChanged(missing(h))
 		}, 1, false},
-		"it says so, and is wrong":    {func(h *healing) { h.Feeds().ClaimChanged(missing(h)) }, 0, false},
-		"a list, and it is gone":      {func(h *healing) { gone(h); h.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9) }, 1, false},
-		"a list, and all is well":     {func(h *healing) { h.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9) }, 0, false},
-		"its sandbox changes":         {func(h *healing) { h.Feeds().SandboxChanged(h.box) }, 0, false},
-		"the claim is gone as well":   {func(h *healing) { gone(h); delete(h.claims, "mine"); h.Feeds().SandboxDeleted(h.box) }, 0, false},
-		"the claim is another":        {func(h *healing) { gone(h); h.claim.UID = "new"; h.Feeds().SandboxDeleted(h.box) }, 0, false},
-		"another server's work":       {func(h *healing) { gone(h); h.othersWork(); h.Feeds().SandboxDeleted(h.box) }, 0, true},
-		"it was opened a moment ago":  {func(h *healing) { gone(h); h.openedBefore(time.Second); h.Feeds().SandboxDeleted(h.box) }, 0, true},
-		"it was opened some time ago": {func(h *healing) { gone(h); h.openedBefore(2 * time.Minute); h.Feeds().SandboxDeleted(h.box) }, 1, false},
-		"the claim changes meanwhile": {func(h *healing) { gone(h); h.conflict = &etcdtxn.ConflictError{}; h.Feeds().SandboxDeleted(h.box) }, 0, true},
-		"etcd is away for the moment": {func(h *healing) { gone(h); h.conflict = errDown; h.Feeds().SandboxDeleted(h.box) }, 0, true},
+		"it says so, and is wrong":    {func(h *healing) { h.Feeds.ClaimChanged(missing(h)) }, 0, false},
+		"a list, and it is gone":      {func(h *healing) { gone(h); h.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9) }, 1, false},
+		"a list, and all is well":     {func(h *healing) { h.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9) }, 0, false},
+		"its sandbox changes":         {func(h *healing) { h.Feeds.SandboxChanged(h.box) }, 0, false},
+		"the claim is gone as well":   {func(h *healing) { gone(h); delete(h.claims, "mine"); h.Feeds.SandboxDeleted(h.box) }, 0, false},
+		"the claim is another":        {func(h *healing) { gone(h); h.claim.UID = "new"; h.Feeds.SandboxDeleted(h.box) }, 0, false},
+		"another server's work":       {func(h *healing) { gone(h); h.othersWork(); h.Feeds.SandboxDeleted(h.box) }, 0, true},
+		"it was opened a moment ago":  {func(h *healing) { gone(h); h.openedBefore(time.Second); h.Feeds.SandboxDeleted(h.box) }, 0, true},
+		"it was opened some time ago": {func(h *healing) { gone(h); h.openedBefore(2 * time.Minute); h.Feeds.SandboxDeleted(h.box) }, 1, false},
+		"the claim changes meanwhile": {func(h *healing) { gone(h); h.conflict = &etcdtxn.ConflictError{}; h.Feeds.SandboxDeleted(h.box) }, 0, true},
+		"etcd is away for the moment": {func(h *healing) { gone(h); h.conflict = errDown; h.Feeds.SandboxDeleted(h.box) }, 0, true},
 		"a sandbox of our own API": {func(h *healing) {
 			gone(h)
 			delete(h.box.Annotations, v1alpha1.AnnotationAPI)
-			h.Feeds().SandboxDeleted(h.box)
+			h.Feeds.SandboxDeleted(h.box)
 		}, 0, false},
-		"the claim cannot be read now": {func(h *healing) { gone(h); h.unreadable = "mine"; h.Feeds().SandboxDeleted(h.box) }, 0, true},
+		"the claim cannot be read now": {func(h *healing) { gone(h); h.unreadable = "mine"; h.Feeds.SandboxDeleted(h.box) }, 0, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestHealer(t *testing.T) {
 // TestHealerReadsLittle: a list of claims that are well costs no read of a claim each.
 func TestHealerReadsLittle(t *testing.T) {
 	h := newHealing(t)
-	h.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9)
+	h.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{h.claim}, 9)
 	h.reconcileDue()
 	if n := h.read["claim mine"]; n > 0 {
 		t.Errorf("it is read %d times", n)
@@ -142,7 +142,7 @@ func TestHealerGoesOn(t *testing.T) {
 			h := newHealing(t)
 			delete(h.sandboxes, "box")
 			tc.hinder(h)
-			h.Feeds().SandboxDeleted(h.box)
+			h.Feeds.SandboxDeleted(h.box)
 			h.reconcileDue()
 			if len(h.wrote) > 0 {
 				t.Fatal("it is opened")

@@ -293,7 +293,7 @@ func (c *runtimeCaller) setUpRuntimes(u *unfinishedClaim) {
 		u.work.setups.keepOnly(nil)
 		return
 	}
-	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: c.clock.Now()}
+	state := plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Now: c.clock.Now()}
 	state.Setups, _ = c.setupsOf(u, seen.held)
 	u.work.setups.add(&state, state.ToSetUp())
 	c.callAll(u)

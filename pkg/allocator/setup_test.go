@@ -455,7 +455,7 @@ func TestCallsEnd(t *testing.T) {
 		"waitReadyTimeout": {impatient, func(*runtimes, *v1alpha1.SandboxClaim) {}, v1alpha1.ReasonTimeoutReached, 1},
 		"deletion": {short, func(r *runtimes, claim *v1alpha1.SandboxClaim) {
 			r.held = r.finisher.unfinished.of(claim.UID).snapshot().held
-			r.Feeds().ClaimDeleted(claim)
+			r.Feeds.ClaimDeleted(claim)
 		}, "", 0},
 	}
 	for name, tc := range tests {
@@ -516,7 +516,7 @@ func TestWhoHasCallsGoesOn(t *testing.T) {
 	r.stepUntil(0, func() bool { return r.calls.Load() == 1 })
 	r.clock.Step(27 * time.Second)
 	u := r.finisher.unfinished.of("claim-uid")
-	if !r.finisher.isMine("claim-uid", u) {
+	if !r.finisher.ownership.isMine("claim-uid", u) {
 		t.Error("hands the claim over")
 	}
 	close(slow)
@@ -558,7 +558,7 @@ func TestSetUpAgain(t *testing.T) {
 			r.prefers(prefersAll)
 			first.CreationTimestamp.Time = r.clock.Now().Add(-time.Minute)
 			r.runs()
-			r.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{first}, 25)
+			r.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{first}, 25)
 			happened := func() bool {
 				seen := r.finisher.unfinished.of(first.UID)
 				return seen == nil || len(r.transactions()) > 0 || seen.snapshot().complete

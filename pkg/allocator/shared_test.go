@@ -25,16 +25,16 @@ func TestSandboxesThatOnlyNameAClaim(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
-			d.Feeds().ClaimChanged(claimAt("u", 5))
+			d.Feeds.ClaimChanged(claimAt("u", 5))
 			trap := heldAt("u", "trap", 6)
 			change(trap)
-			d.Feeds().SandboxChanged(trap)
+			d.Feeds.SandboxChanged(trap)
 			u := d.finisher.unfinished.of("u")
 			u.setHeld(u.snapshot(), append(d.shelf.held, trap))
 			if held := u.snapshot().held; len(held) != 0 {
 				t.Errorf("the claim holds %s", held[0].Name)
 			}
-			d.Feeds().SandboxChanged(heldAt("u", "mine", 7))
+			d.Feeds.SandboxChanged(heldAt("u", "mine", 7))
 			if held := u.snapshot().held; len(held) != 1 {
 				t.Errorf("the claim holds %d, want its own", len(held))
 			}

@@ -94,7 +94,7 @@ func TestStaleCandidatesWait(t *testing.T) {
 		t.Errorf("binds %d, and looks at the template %d times more", len(p.Bound), d.shelf.read["py"]-before)
 	}
 	d.shelf.templates["py"] = templateOfPod("py")
-	d.Feeds().TemplateChanged(d.shelf.templates["py"])
+	d.Feeds.TemplateChanged(d.shelf.templates["py"])
 	if p = d.planned(next); len(p.Bound) != 1 {
 		t.Errorf("binds %d of one that is of the template again", len(p.Bound))
 	}

@@ -53,7 +53,7 @@ func TestThrottledMetadataHoldsUpNothing(t *testing.T) {
 	before := d.stored(warm(2))
 	claim := before.DeepCopy()
 	claim.Generation, claim.Spec.Labels = before.Generation+1, map[string]string{"run": "2"}
-	d.Feeds().ClaimChanged(claim)
+	d.Feeds.ClaimChanged(claim)
 	made := startingFor(t, before, "made", d.clock.Now())
 	made.Status = running()
 	d.shelf.held = []*v1alpha1.Sandbox{made}

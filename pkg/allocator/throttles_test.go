@@ -37,7 +37,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 		}}
 	}
 	claimFor := func(user, name string) {
-		d.Feeds().ClaimChanged(d.stored(func(c *v1alpha1.SandboxClaim) {
+		d.Feeds.ClaimChanged(d.stored(func(c *v1alpha1.SandboxClaim) {
 			warm(1)(c)
 			c.Name, c.UID, c.Spec.ClaimTimeout = name, types.UID(name), nil
 			c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: user, v1alpha1.AnnotationClaimedByIdentity: "{}"}
@@ -85,7 +85,7 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 func TestThrottledClaimEndsInTime(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	claim := d.stored(func(c *v1alpha1.SandboxClaim) { warm(1)(c) })
-	d.Feeds().ClaimChanged(claim)
+	d.Feeds.ClaimChanged(claim)
 	d.committer.throttles.rejected(limitKey{namespace: "ns"}, time.Hour, d.clock.Now())
 	var ended bool
 	d.begin = func() Txn {

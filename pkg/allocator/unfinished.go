@@ -38,10 +38,10 @@ type unfinishedClaim struct {
 	mu sync.Mutex
 	// claim is as stored, the newest that is known; nil before that.
 	claim *v1alpha1.SandboxClaim
-	claimStart
+	start claimStart
 	// held are the sandboxes that name the claim as their owner, the newest that is
 	// known. One that is gone has a deletionTimestamp.
-	held map[string]*v1alpha1.Sandbox
+	held sandboxes
 	// complete reports whether held is all there is as of claim, and doubts counts how
 	// often that was doubted.
 	complete bool
@@ -49,17 +49,29 @@ type unfinishedClaim struct {
 	// deleted reports whether the claim is gone.
 	deleted bool
 	outlook outlook
-	// heldBack are the fields of the claim, sorted, that were kept from pods by this server,
-	// and withoutRuntime the pools, sorted, whose sandboxes have no agent-runtime.
-	heldBack, withoutRuntime []string
 }
 
-// outlook is what a plan says of what may help a claim.
+// sandboxes are the sandboxes of a claim, by name.
+type sandboxes map[string]*v1alpha1.Sandbox
+
+// keep takes in a sandbox, and reports whether it is newer than the known one.
+func (s sandboxes) keep(sb *v1alpha1.Sandbox) bool {
+	if known := s[sb.Name]; known != nil && version(known) >= version(sb) {
+		return false
+	}
+	s[sb.Name] = sb
+	return true
+}
+
+// outlook is what a plan says of what may help a claim, and of what it cannot have.
 type outlook struct {
 	// stuck reports whether a change of any set or template may matter to the claim, and
 	// hopeless whether nothing that is on its way can complete it. Who made a claim of
 	// agent-sandbox reads what is in its way on it, and is answered at once.
 	stuck, hopeless bool
+	// heldBack are the fields of the claim, sorted, that were kept from pods by this server,
+	// and withoutRuntime the pools, sorted, whose sandboxes have no agent-runtime.
+	heldBack, withoutRuntime []string
 }
 
 // work is what a server remembers of its own work on a claim. All of it can be lost.
@@ -124,7 +136,7 @@ func (u *unfinishedClaim) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	if u.claim != nil && version(claim) <= version(u.claim) {
 		return false
 	}
-	u.setStart(claim)
+	u.start.set(claim)
 	// The server that wrote it may have bound sandboxes to it, which the other watch may not
 	// have reported yet.
 	u.claim, u.complete = claim, false
@@ -143,7 +155,7 @@ func (u *unfinishedClaim) setDeleted() {
 func (u *unfinishedClaim) setSandbox(sb *v1alpha1.Sandbox) (isNewer bool, held int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.keep(sb), len(u.held)
+	return u.held.keep(sb), len(u.held)
 }
 
 // setSandboxDeleted takes in that such a sandbox is gone.
@@ -154,15 +166,7 @@ func (u *unfinishedClaim) setSandboxDeleted(sb *v1alpha1.Sandbox) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.keep(&gone)
-}
-
-func (u *unfinishedClaim) keep(sb *v1alpha1.Sandbox) bool {
-	if known := u.held[sb.Name]; known != nil && version(known) >= version(sb) {
-		return false
-	}
-	u.held[sb.Name] = sb
-	return true
+	u.held.keep(&gone)
 }
 
 // owns reports whether a sandbox that names the claim as its owner is one of its
@@ -187,14 +191,14 @@ func (u *unfinishedClaim) setHeld(seen view, all []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before := u.held
-	u.held = make(map[string]*v1alpha1.Sandbox, len(all))
+	u.held = make(sandboxes, len(all))
 	for _, sb := range all {
 		if !u.owns(sb) {
 			continue
 		}
 		u.held[sb.Name] = sb
 		if known := before[sb.Name]; known != nil {
-			u.keep(known)
+			u.held.keep(known)
 		}
 	}
 	u.complete = u.complete || u.claim == seen.claim && u.doubts == seen.doubts
@@ -207,13 +211,13 @@ func (u *unfinishedClaim) recordWrite(seen view, claim *v1alpha1.SandboxClaim, s
 	defer u.mu.Unlock()
 	for _, sb := range sandboxes {
 		if sb.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) {
-			u.keep(sb)
+			u.held.keep(sb)
 		} else {
 			delete(u.held, sb.Name)
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
-		u.setStart(claim)
+		u.start.set(claim)
 		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
@@ -262,11 +266,11 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	if len(u.heldBack) != u.work.reservation.heldBack.Len() {
-		u.heldBack = sets.List(u.work.reservation.heldBack)
+	if len(u.outlook.heldBack) != u.work.reservation.heldBack.Len() {
+		u.outlook.heldBack = sets.List(u.work.reservation.heldBack)
 	}
-	if len(u.withoutRuntime) != u.work.reservation.withoutRuntime.Len() {
-		u.withoutRuntime = sets.List(u.work.reservation.withoutRuntime)
+	if len(u.outlook.withoutRuntime) != u.work.reservation.withoutRuntime.Len() {
+		u.outlook.withoutRuntime = sets.List(u.work.reservation.withoutRuntime)
 	}
 }
 
@@ -275,7 +279,7 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 func (u *unfinishedClaim) shortfalls() (heldBack, withoutRuntime []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.heldBack, u.withoutRuntime
+	return u.outlook.heldBack, u.outlook.withoutRuntime
 }
 
 // canBeHelpedBy reports whether a change of some set or template of its namespace may matter
@@ -291,11 +295,11 @@ func (u *unfinishedClaim) canBeHelpedBy(sets ...*v1alpha1.SandboxSet) bool {
 	})
 }
 
-// start is the start of the claim by the clock of this server.
-func (u *unfinishedClaim) start() time.Time {
+// startTime is the start of the claim by the clock of this server.
+func (u *unfinishedClaim) startTime() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.started
+	return u.start.started
 }
 
 // version is an object's resourceVersion as etcd counts it; 0 if it has none.

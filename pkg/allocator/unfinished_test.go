@@ -153,13 +153,13 @@ func TestClaimsListed(t *testing.T) {
 	d := newDesk(t)
 	known := d.finisher.unfinished
 	for _, claim := range []*v1alpha1.SandboxClaim{claimAt("gone", 5), claimAt("there", 5), claimAt("newer", 12)} {
-		d.Feeds().ClaimChanged(claim)
+		d.Feeds.ClaimChanged(claim)
 	}
 	known.open(t.Context(), claimNamed("opened"), d.clock.Now())
 	ended := known.open(t.Context(), claimNamed("ended"), d.clock.Now())
 	ended.setClaim(claimAt("ended", 5))
 	d.woken()
-	d.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{
+	d.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{
 		claimAt("there", 5), claimAt("another", 9), claimAt("done", 9, completed),
 	}, 10)
 	got := map[types.UID]bool{}
@@ -207,7 +207,7 @@ func TestPlaceOfAClaim(t *testing.T) {
 // TestEventsOfAClaim: they make it due, and old ones do not.
 func TestEventsOfAClaim(t *testing.T) {
 	d := newDesk(t)
-	feeds := d.Feeds()
+	feeds := d.Feeds
 	expect := func(what string, want ...types.UID) {
 		t.Helper()
 		if got := d.woken(); !slices.Equal(got, want) {
@@ -250,15 +250,15 @@ func TestEventsOfAClaim(t *testing.T) {
 // TestManySandboxesAreLookedAtLater: an attempt looks at all that a claim holds.
 func TestManySandboxesAreLookedAtLater(t *testing.T) {
 	d := newDesk(t)
-	d.Feeds().ClaimChanged(claimAt("u", 5))
+	d.Feeds.ClaimChanged(claimAt("u", 5))
 	d.woken()
 	for i := range 9 {
-		d.Feeds().SandboxChanged(heldAt("u", strconv.Itoa(i), 6))
+		d.Feeds.SandboxChanged(heldAt("u", strconv.Itoa(i), 6))
 	}
 	if len(d.woken()) != 1 {
 		t.Error("a few are not looked at at once")
 	}
-	d.Feeds().SandboxChanged(heldAt("u", "another", 6))
+	d.Feeds.SandboxChanged(heldAt("u", "another", 6))
 	if len(d.woken()) != 0 {
 		t.Error("many are looked at at once")
 	}
@@ -277,7 +277,7 @@ func TestSpacedWrites(t *testing.T) {
 	}{
 		"one more counts": {func(_ *desk, s *plan.State) { s.Held[0].Status = running() }, false, progressInterval, progressInterval},
 		"nothing serves it": {func(d *desk, s *plan.State) {
-			d.Feeds().SetDeleted(setOf("a", "py", atVersion(12)))
+			d.Feeds.SetDeleted(setOf("a", "py", atVersion(12)))
 			s.Claim.Spec.Replicas = new(int32(2))
 		}, false, 0, progressInterval},
 		"one is bound":        {func(*desk, *plan.State) {}, true, 0, 0},

@@ -54,7 +54,7 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, due workqueue.Typed
 // lost. It is not reconciled before begin.
 func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinishedClaim {
 	u := c.newUnfinished(claim)
-	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
+	u.start.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.setMine(u, true)
 	c.put(u, claim.UID)
 	return u
@@ -101,8 +101,8 @@ func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim,
 
 func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	u := c.newUnfinished(claim)
-	u.claim, u.sawCreation = claim, sawCreation
-	u.setStart(claim)
+	u.claim, u.start.sawCreation = claim, sawCreation
+	u.start.set(claim)
 	c.put(u, claim.UID)
 	c.due.Add(claim.UID)
 }
@@ -112,13 +112,13 @@ func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinishedClaim {
 	uid := claim.UID
 	return &unfinishedClaim{
-		key:        types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
-		claimStart: claimStart{clock: c.clock, seen: c.clock.Now()},
+		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		start: claimStart{clock: c.clock, seen: c.clock.Now()},
 		waiter: queue.NewWaiter(c.queue, queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
 			Since: claim.CreationTimestamp.Time, UID: uid,
 		}, func() { c.due.Add(uid) }),
-		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
+		done: make(chan struct{}), work: newWork(), held: sandboxes{},
 	}
 }
 

@@ -36,7 +36,7 @@ func looksOfEvents(t *testing.T, others int) map[string]int64 {
 		d := newDesk(t)
 		waits := func(namespace string, n int) {
 			for i := range n {
-				d.Feeds().ClaimChanged(claimAt(types.UID(fmt.Sprint(namespace, i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }))
+				d.Feeds.ClaimChanged(claimAt(types.UID(fmt.Sprint(namespace, i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }))
 			}
 		}
 		waits("quiet", 3)
@@ -45,7 +45,7 @@ func looksOfEvents(t *testing.T, others int) map[string]int64 {
 		}
 		before := setOf("set", "")
 		before.Namespace = "quiet"
-		d.Feeds().SetChanged(before)
+		d.Feeds.SetChanged(before)
 		object := reflect.New(method.Type.In(1).Elem())
 		if set, ok := reflect.TypeAssert[*v1alpha1.SandboxSet](object); ok {
 			*set = *before.DeepCopy()
@@ -63,7 +63,7 @@ func looksOfEvents(t *testing.T, others int) map[string]int64 {
 		meta.SetUID("set")
 		meta.SetResourceVersion("20")
 		from := d.finisher.unfinished.namespaces.looks.Load()
-		method.Func.Call([]reflect.Value{reflect.ValueOf(d.Feeds()), object})
+		method.Func.Call([]reflect.Value{reflect.ValueOf(d.Feeds), object})
 		looks[method.Name] = d.finisher.unfinished.namespaces.looks.Load() - from
 	}
 	return looks
@@ -87,7 +87,7 @@ func TestClaimsByNamespace(t *testing.T) {
 	d := newDesk(t)
 	known := d.finisher.unfinished
 	for i := range 6 {
-		d.Feeds().ClaimChanged(claimAt(types.UID(fmt.Sprint(i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = fmt.Sprint("ns-", i%2) }))
+		d.Feeds.ClaimChanged(claimAt(types.UID(fmt.Sprint(i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = fmt.Sprint("ns-", i%2) }))
 	}
 	if got := slices.Sorted(maps.Keys(known.namespaces.in("ns-1"))); !slices.Equal(got, []types.UID{"1", "3", "5"}) {
 		t.Errorf("the claims of a namespace are %v", got)
@@ -173,7 +173,7 @@ func TestClaimMetrics(t *testing.T) {
 		}
 	}
 	d.begin = func() Txn { return &slip{commit: func(s *slip) error { s.at(20); return nil }} }
-	d.Feeds().ClaimChanged(d.stored(warm(3)))
+	d.Feeds.ClaimChanged(d.stored(warm(3)))
 	u := d.finisher.unfinished.of("claim-uid")
 	step := func() {
 		t.Helper()
@@ -185,7 +185,7 @@ func TestClaimMetrics(t *testing.T) {
 	d.prefers(prefersNone)
 	step()
 	expect("another server works on it", 0, 0)
-	d.clock.Step(handOverAfter + d.finisher.syncWindow)
+	d.clock.Step(handOverAfter + d.finisher.ownership.syncWindow)
 	d.prefers(prefersAll)
 	step()
 	expect("this one does", 1, 3)
@@ -194,7 +194,7 @@ func TestClaimMetrics(t *testing.T) {
 	expect("another does again", 0, 0)
 	d.prefers(prefersAll)
 	step()
-	d.Feeds().ClaimDeleted(u.latest())
+	d.Feeds.ClaimDeleted(u.latest())
 	step()
 	expect("it is gone", 0, 0)
 	claim := claimNamed("new")

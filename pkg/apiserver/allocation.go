@@ -154,7 +154,7 @@ func newAllocation(
 	a *allocator.Allocator, runtimes *agentruntime.Setup, pools *poolRuntimes, etcd *etcdConnection, stores *sandboxrest.Stores,
 	claims *genericregistry.Store, proxy *sandbox.ProxyREST, mediaType string,
 ) *allocation {
-	feeds := a.Feeds()
+	feeds := a.Feeds
 	runtimeWorker := agentruntime.NewWorker(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
 	all := &allocation{
 		allocator:     a,
@@ -264,7 +264,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 			a.running.Go(func() { a.rewriter.Run(hook) })
 		}
 		if a.nodes != nil {
-			a.running.Go(func() { nodes.Watch(hook, a.nodes, nodeFeed{a.allocator.Feeds().Nodes}) })
+			a.running.Go(func() { nodes.Watch(hook, a.nodes, nodeFeed{a.allocator.Feeds.Nodes}) })
 		}
 		return nil
 	})
