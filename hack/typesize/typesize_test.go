@@ -48,7 +48,6 @@ var exceptions = map[string]size{
 	"pkg/apiserver/agentruntime.Setup":                 {23, 10},
 	"pkg/apiserver/agentruntime.Worker":                {12, 13},
 	"pkg/apiserver/agentruntime.work":                  {18, 16},
-	"pkg/apiserver/etcdquota.Maintainer":               {22, 11},
 	"pkg/backup/restore.Job":                           {12, 14},
 	"pkg/backup/restore.state":                         {19, 5},
 	"pkg/cli.claimOptions":                             {22, 0},

@@ -99,7 +99,7 @@ func (m *Maintainer) compactTo(ctx context.Context, revision int64) error {
 			return fmt.Errorf("writing %s: %w", compactRevisionKey, err)
 		}
 		if reserved {
-			if err := m.compact(ctx, revision); err != nil {
+			if err := compact(ctx, m.Etcd, revision); err != nil {
 				return err
 			}
 			m.early.compacted(revision)
@@ -141,8 +141,8 @@ func (m *Maintainer) reserve(ctx context.Context, revision int64) (bool, error) 
 // compact compacts up to a revision and waits until the history is removed from the database. If the
 // revision is compacted already, it succeeds. Even then etcd commits its database, which compactAll
 // needs.
-func (m *Maintainer) compact(ctx context.Context, revision int64) error {
-	_, err := m.Etcd.Compact(ctx, revision, clientv3.WithCompactPhysical())
+func compact(ctx context.Context, etcd *clientv3.Client, revision int64) error {
+	_, err := etcd.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // pauseDefragmentation prevents defragmentations for an hour.
 func (m *maintained) pauseDefragmentation(t *testing.T) {
 	t.Helper()
-	for _, one := range m.memberStatuses(t.Context()) {
+	for _, one := range memberStatuses(t.Context(), m.Etcd) {
 		m.attempts[one.id()] = attempt{next: m.clock.Now().Add(time.Hour)}
 	}
 }

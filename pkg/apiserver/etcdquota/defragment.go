@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -57,9 +58,9 @@ func worthReclaiming(file, inUse int64) bool {
 // respond, or more than half of all would still respond without that one, such as 4 of 5, but not 2
 // of 3. A member that another API server defragments does not respond. A member that is not among
 // the endpoints counts as one that does not respond.
-func (m *Maintainer) canSpareMember(ctx context.Context) bool {
-	_, statuses := m.endpointStatuses(ctx)
-	members := max(len(statuses), m.votingMembers(ctx))
+func canSpareMember(ctx context.Context, etcd *clientv3.Client) bool {
+	_, statuses := endpointStatuses(ctx, etcd)
+	members := max(len(statuses), votingMembers(ctx, etcd))
 	responding := 0
 	for _, one := range statuses {
 		if one != nil {
@@ -74,10 +75,10 @@ func (m *Maintainer) canSpareMember(ctx context.Context) bool {
 }
 
 // votingMembers returns how many members the quorum of etcd is of; 0 if that is not known.
-func (m *Maintainer) votingMembers(ctx context.Context) (n int) {
+func votingMembers(ctx context.Context, etcd *clientv3.Client) (n int) {
 	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	list, err := m.Etcd.MemberList(within)
+	list, err := etcd.MemberList(within)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to list the members of etcd", "err", err)
 		return 0
@@ -98,7 +99,7 @@ func (m *Maintainer) defragment(ctx context.Context, all memberList) {
 		worth := worthDefragmenting(member.DbSize, member.DbSizeInUse, member.quota()) ||
 			m.Embedded && !now.Before(m.nextReclaim) && worthReclaiming(member.DbSize, member.DbSizeInUse)
 		if worth && !now.Before(m.attempts[member.id()].next) {
-			if m.canSpareMember(ctx) {
+			if canSpareMember(ctx, m.Etcd) {
 				m.defragmentMember(ctx, member)
 			}
 			return

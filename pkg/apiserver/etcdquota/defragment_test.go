@@ -24,7 +24,7 @@ func TestDefragmentsNearTheQuota(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
 	m.write(t, 26)
-	now := m.memberStatuses(t.Context())
+	now := memberStatuses(t.Context(), m.Etcd)
 	if _, err := m.etcd.Compact(t.Context(), now.revision(), clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestDefragmentsNearTheQuota(t *testing.T) {
 		}
 		m.Sync(t.Context())
 		m.clock.Step(shortestDefragmentPause)
-		return m.memberStatuses(t.Context())[0].DbSize < 8*mebibyte
+		return memberStatuses(t.Context(), m.Etcd)[0].DbSize < 8*mebibyte
 	})
 	if m.full(t) {
 		t.Error("it is full")

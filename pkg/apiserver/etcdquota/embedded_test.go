@@ -44,7 +44,7 @@ func startEmbedded(t *testing.T, dir string) (m *maintained, stop func()) {
 func TestRecoversAfterRestore(t *testing.T) {
 	m, stop := startEmbedded(t, t.TempDir())
 	m.fill(t, oneKey)
-	id, file := m.memberStatuses(t.Context())[0].id(), filepath.Join(t.TempDir(), "snapshot.db")
+	id, file := memberStatuses(t.Context(), m.Etcd)[0].id(), filepath.Join(t.TempDir(), "snapshot.db")
 	if _, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), clientv3.Config{Endpoints: m.etcd.Endpoints()}, file); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestRecoversAfterRestore(t *testing.T) {
 	}
 	m, stop = startEmbedded(t, dir)
 	defer stop()
-	if m.memberStatuses(t.Context())[0].id() == id {
+	if memberStatuses(t.Context(), m.Etcd)[0].id() == id {
 		t.Fatal("it is the same member, so this tests nothing")
 	}
 	if !m.full(t) {
@@ -72,7 +72,7 @@ func TestRecoversAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	m, stop := startEmbedded(t, dir)
 	m.fill(t, oneKey)
-	if err := m.compact(t.Context(), m.memberStatuses(t.Context()).revision()); err != nil {
+	if err := compact(t.Context(), m.Etcd, memberStatuses(t.Context(), m.Etcd).revision()); err != nil {
 		t.Fatal(err)
 	}
 	stop()

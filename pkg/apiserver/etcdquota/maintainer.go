@@ -82,7 +82,7 @@ func (m *Maintainer) recoverIfAlarmed(ctx context.Context, o *etcdState) bool {
 		m.recovery.postponed = time.Time{}
 		return false
 	}
-	alarms, err := m.noSpaceAlarms(ctx)
+	alarms, err := noSpaceAlarms(ctx, m.Etcd)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to list etcd alarms")
 		return true

@@ -66,7 +66,7 @@ func (m *maintained) write(t *testing.T, n int) {
 	t.Helper()
 	for {
 		m.commit(t)
-		if all := m.memberStatuses(t.Context()); all.fileSize()+all.inUse() >= 2*int64(n)*mebibyte {
+		if all := memberStatuses(t.Context(), m.Etcd); all.fileSize()+all.inUse() >= 2*int64(n)*mebibyte {
 			return
 		}
 		for range 8 {

@@ -67,7 +67,7 @@ func (m *Maintainer) measurePeriodically(ctx context.Context, newest chan *etcdS
 // measure measures etcd once. It returns nil if no member responds.
 func (m *Maintainer) measure(ctx context.Context) *etcdState {
 	written := m.Limiter.Written()
-	all := m.memberStatuses(ctx)
+	all := memberStatuses(ctx, m.Etcd)
 	if len(all) == 0 {
 		return nil
 	}

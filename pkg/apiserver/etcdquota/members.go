@@ -39,8 +39,8 @@ const requestTimeout = 5 * time.Second
 
 // endpointStatuses returns the endpoints, and the status of each; nil if it does not respond. It asks
 // all concurrently.
-func (m *Maintainer) endpointStatuses(ctx context.Context) ([]string, []*clientv3.StatusResponse) {
-	endpoints := m.Etcd.Endpoints()
+func endpointStatuses(ctx context.Context, etcd *clientv3.Client) ([]string, []*clientv3.StatusResponse) {
+	endpoints := etcd.Endpoints()
 	responses := make([]*clientv3.StatusResponse, len(endpoints))
 	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (m *Maintainer) endpointStatuses(ctx context.Context) ([]string, []*clientv
 	for i, endpoint := range endpoints {
 		wg.Go(func() {
 			var err error
-			if responses[i], err = m.Etcd.Status(within, endpoint); err != nil {
+			if responses[i], err = etcd.Status(within, endpoint); err != nil {
 				klog.FromContext(ctx).V(2).Info("Failed to get the status of a member of etcd", "endpoint", endpoint, "err", err)
 			}
 		})
@@ -58,8 +58,8 @@ func (m *Maintainer) endpointStatuses(ctx context.Context) ([]string, []*clientv
 }
 
 // memberStatuses returns the status of each member that responds, the leader last.
-func (m *Maintainer) memberStatuses(ctx context.Context) memberList {
-	endpoints, responses := m.endpointStatuses(ctx)
+func memberStatuses(ctx context.Context, etcd *clientv3.Client) memberList {
+	endpoints, responses := endpointStatuses(ctx, etcd)
 	var all memberList
 	for i, status := range responses {
 		same := func(other *member) bool { return other.id() == status.Header.MemberId }

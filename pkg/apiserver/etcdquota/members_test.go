@@ -41,7 +41,7 @@ func TestMembersAreAskedAtTheSameTime(t *testing.T) {
 	asked.missing.Store(3)
 	m.etcd.Maintenance = asked
 	m.etcd.SetEndpoints(endpoint, endpoint, endpoint)
-	if all := m.memberStatuses(t.Context()); len(all) != 1 || all[0].endpoint != endpoint {
+	if all := memberStatuses(t.Context(), m.Etcd); len(all) != 1 || all[0].endpoint != endpoint {
 		t.Errorf("members: %v", all)
 	}
 }

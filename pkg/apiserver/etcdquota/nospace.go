@@ -58,7 +58,7 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 		log.Error(err, "Failed to compact etcd, which is out of space")
 		return false
 	}
-	all := m.memberStatuses(ctx)
+	all := memberStatuses(ctx, m.Etcd)
 	if len(all) == 0 {
 		return false
 	}
@@ -75,11 +75,11 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 			return false // the alarms stay: the next write would raise them again
 		}
 	}
-	if all = m.memberStatuses(ctx); len(all) == 0 || !all.areSmall() {
+	if all = memberStatuses(ctx, m.Etcd); len(all) == 0 || !all.areSmall() {
 		return true
 	}
 	for _, alarm := range alarms {
-		if err := m.disarm(ctx, alarm); err != nil {
+		if err := disarm(ctx, m.Etcd, alarm); err != nil {
 			log.Error(err, "Failed to disarm the NOSPACE alarm of etcd")
 			return false
 		}
@@ -90,7 +90,7 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 
 // mayDefragmentFull reports whether a member of an etcd that is out of space may be defragmented.
 func (m *Maintainer) mayDefragmentFull(ctx context.Context) bool {
-	if m.canSpareMember(ctx) {
+	if canSpareMember(ctx, m.Etcd) {
 		m.recovery.postponed = time.Time{}
 		return true
 	}
@@ -117,10 +117,10 @@ func (m memberList) areSmall() bool {
 
 // noSpaceAlarms returns the NOSPACE alarms of etcd. After a restore they can be of a member that no
 // longer exists.
-func (m *Maintainer) noSpaceAlarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
+func noSpaceAlarms(ctx context.Context, etcd *clientv3.Client) ([]*etcdserverpb.AlarmMember, error) {
 	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	list, err := m.Etcd.AlarmList(within)
+	list, err := etcd.AlarmList(within)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +134,10 @@ func (m *Maintainer) noSpaceAlarms(ctx context.Context) ([]*etcdserverpb.AlarmMe
 }
 
 // disarm disarms an alarm.
-func (m *Maintainer) disarm(ctx context.Context, alarm *etcdserverpb.AlarmMember) error {
+func disarm(ctx context.Context, etcd *clientv3.Client, alarm *etcdserverpb.AlarmMember) error {
 	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := m.Etcd.AlarmDisarm(within, (*clientv3.AlarmMember)(alarm))
+	_, err := etcd.AlarmDisarm(within, (*clientv3.AlarmMember)(alarm))
 	return err
 }
 
@@ -147,7 +147,7 @@ func (m *Maintainer) compactAll(ctx context.Context, revision int64) error {
 	within, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
 	for range 3 {
-		if err := m.compact(within, revision); err != nil {
+		if err := compact(within, m.Etcd, revision); err != nil {
 			return err
 		}
 	}
