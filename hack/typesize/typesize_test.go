@@ -61,8 +61,6 @@ var exceptions = map[string]size{
 	"pkg/controllers/sandbox/pod.observation":          {40, 8},
 	"pkg/controllers/sandboxset/replenish.observation": {30, 23},
 	"pkg/controllers/sandboxset/replenish.setState":    {3, 15},
-	"pkg/gateway/routes.Table":                         {18, 11},
-	"pkg/gateway/routes.store":                         {18, 8},
 	"pkg/install/certificates.reconciler":              {25, 6},
 	"pkg/runtimeserver/files.Service":                  {17, 4},
 	"pkg/runtimeserver/process.Process":                {17, 15},

@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
@@ -36,9 +38,9 @@ func (t *Table) Resolve(ctx context.Context, target sandboxproxy.Target) (sandbo
 	// A shared read may have started before this request came, and miss a change made since. If so, read
 	// once more.
 	for again := true; again; again = ctx.Err() == nil && found.startedAt.Before(arrivedAt) {
-		found, err = t.addresses.Do(ctx, key, func(ctx context.Context) (resolved, error) {
+		found, err = t.resolving.Do(ctx, key, func(ctx context.Context) (resolved, error) {
 			startedAt := clock.RealClock{}.Now()
-			address, err := t.address(ctx, target)
+			address, err := t.addresses.read(ctx, target)
 			return resolved{address, startedAt}, err
 		})
 	}
@@ -54,31 +56,43 @@ type resolved struct {
 	startedAt time.Time
 }
 
-// address reads a sandbox and its pod from the API server, and returns their address.
-func (t *Table) address(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
+// addressReader reads the addresses of sandboxes from the API server, within the limits of teams.
+type addressReader struct {
+	client        typed.AgentsV1alpha1Interface
+	allowLoopback bool
+	clock         clock.Clock
+	verifier      *podaddress.Verifier
+	// limits are how often the API server is asked about the sandboxes of each team, and reads the
+	// slots of reads, which teams share.
+	limits *fairness.Limiters
+	reads  *fairness.Slots
+}
+
+// read reads a sandbox and its pod, and returns their address.
+func (r *addressReader) read(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	address, part, err := t.read(ctx, target)
+	address, part, err := r.sandbox(ctx, target)
 	if err != nil {
 		return sandboxproxy.Address{}, err
 	}
-	if err := t.verify(ctx, part); err != nil {
+	if err := r.verify(ctx, part); err != nil {
 		return sandboxproxy.Address{}, err
 	}
 	return address, nil
 }
 
-// read reads a sandbox from the API server. It returns its address, and what is needed to verify that.
-func (t *Table) read(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, *v1alpha1.Sandbox, error) {
-	if err := t.wait(ctx, target.Namespace); err != nil {
+// sandbox reads a sandbox from the API server. It returns its address, and what is needed to verify that.
+func (r *addressReader) sandbox(ctx context.Context, target sandboxproxy.Target) (sandboxproxy.Address, *v1alpha1.Sandbox, error) {
+	if err := r.wait(ctx, target.Namespace); err != nil {
 		return sandboxproxy.Address{}, nil, err
 	}
-	release, err := t.reads.Wait(ctx, target.Namespace)
+	release, err := r.reads.Wait(ctx, target.Namespace)
 	if err != nil {
 		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: too many sandboxes of %s are read at a time: %w", ErrUnavailable, target.Namespace, err)
 	}
 	defer release()
-	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
+	sandbox, err := r.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is gone", sandboxproxy.ErrNotRunning)
@@ -91,13 +105,13 @@ func (t *Table) read(ctx context.Context, target sandboxproxy.Target) (sandboxpr
 	if id, ok := v1alpha1.IsE2B(sandbox); !ok || id != v1alpha1.E2BSandboxID(target.Namespace, target.Claim) {
 		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", sandboxproxy.ErrNotRunning, target.Claim)
 	}
-	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
+	if state := v1alpha1.StateOf(sandbox, r.clock.Now()); state != v1alpha1.StateRunning {
 		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	if v1alpha1.IsClosedRuntimePort(sandbox, target.Port) {
 		return sandboxproxy.Address{}, nil, sandboxproxy.ErrRuntimeNotSetUp
 	}
-	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
+	address, err := r.usable(sandbox.Status.PodInfo.PodIP)
 	if err != nil {
 		return sandboxproxy.Address{}, nil, err
 	}
@@ -105,8 +119,8 @@ func (t *Table) read(ctx context.Context, target sandboxproxy.Target) (sandboxpr
 }
 
 // wait waits until the rate limit of a team allows another read.
-func (t *Table) wait(ctx context.Context, team string) error {
-	if err := t.limits.Of(team).Wait(ctx); err != nil {
+func (r *addressReader) wait(ctx context.Context, team string) error {
+	if err := r.limits.Of(team).Wait(ctx); err != nil {
 		return fmt.Errorf("%w: the sandboxes of %s are asked for too often: %w", ErrUnavailable, team, err)
 	}
 	return nil
@@ -114,13 +128,13 @@ func (t *Table) wait(ctx context.Context, team string) error {
 
 // verify returns an error unless the pod of a sandbox has the address that the sandbox has. The
 // read of the pod counts for the limit of the team.
-func (t *Table) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
+func (r *addressReader) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
 	if !podaddress.Simulated(sandbox) {
-		if err := t.wait(ctx, sandbox.Namespace); err != nil {
+		if err := r.wait(ctx, sandbox.Namespace); err != nil {
 			return err
 		}
 	}
-	err := t.verifier.Verify(ctx, sandbox)
+	err := r.verifier.Verify(ctx, sandbox)
 	switch {
 	case err == nil:
 		return nil
@@ -132,14 +146,14 @@ func (t *Table) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
 }
 
 // usable parses an address. It returns an error for addresses that cannot be those of a pod.
-func (t *Table) usable(text string) (netip.Addr, error) {
+func (r *addressReader) usable(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%w: it has no address", sandboxproxy.ErrNotRunning)
 	}
 	address = address.Unmap()
 	switch {
-	case address.IsLoopback() && t.allowLoopback:
+	case address.IsLoopback() && r.allowLoopback:
 		return address, nil
 	case !address.IsGlobalUnicast() || address.Zone() != "":
 		// Loopback, link-local, multicast, broadcast and unspecified addresses.

@@ -5,6 +5,7 @@ package routes
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -29,15 +30,24 @@ type store struct {
 	clock       clock.PassiveClock
 	connections *sandboxproxy.Connections
 
-	lock  sync.RWMutex
-	byID  map[string]*entry
-	byUID map[types.UID]*entry
+	lock    sync.RWMutex
+	watched entries
 	// watchVersion is the resourceVersion up to which the watch has reported everything.
 	watchVersion uint64
 	synced       bool
 	// readAhead are the sandboxes that were read from the API server, by id. They are newer than
 	// watchVersion.
 	readAhead map[string]readAheadEntry
+}
+
+// entries are sandboxes by id and by UID.
+type entries struct {
+	byID  map[string]*entry
+	byUID map[types.UID]*entry
+}
+
+func newEntries(n int) entries {
+	return entries{make(map[string]*entry, n), make(map[types.UID]*entry, n)}
 }
 
 type readAheadEntry struct {
@@ -52,7 +62,7 @@ var (
 )
 
 func newStore(clock clock.PassiveClock, connections *sandboxproxy.Connections) *store {
-	return &store{clock: clock, connections: connections, byID: map[string]*entry{}, byUID: map[types.UID]*entry{}, readAhead: map[string]readAheadEntry{}}
+	return &store{clock: clock, connections: connections, watched: newEntries(0), readAhead: map[string]readAheadEntry{}}
 }
 
 // find returns the route of an id: the later of what the watch has reported and what was read.
@@ -60,7 +70,7 @@ func (s *store) find(id string) (Route, bool) {
 	now := s.clock.Now()
 	s.lock.RLock()
 	defer s.lock.RUnlock()
-	e := s.byID[id]
+	e := s.watched.byID[id]
 	if early, ok := s.readAhead[id]; ok && now.Before(early.until) && (e == nil || early.version > e.version) {
 		e = early.entry
 	}
@@ -80,7 +90,7 @@ func (s *store) addRead(e *entry) {
 		return
 	}
 	if len(s.readAhead) >= maxReadAhead {
-		s.dropReadAhead(func(old readAheadEntry) bool { return !now.Before(old.until) })
+		maps.DeleteFunc(s.readAhead, func(_ string, old readAheadEntry) bool { return !now.Before(old.until) })
 	}
 	if len(s.readAhead) < maxReadAhead {
 		s.readAhead[e.id] = readAheadEntry{entry: e, until: now.Add(readAheadFor)}
@@ -90,7 +100,7 @@ func (s *store) addRead(e *entry) {
 func (s *store) len() int {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
-	return len(s.byID)
+	return len(s.watched.byID)
 }
 
 func (s *store) hasSynced() bool {
@@ -105,14 +115,14 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 // Update implements cache.ReflectorStore.
 func (s *store) Update(obj any) error {
 	return s.with(obj, func(e *entry) {
-		s.remove(e.uid)
-		s.put(e)
+		s.watched.remove(e.uid)
+		s.watched.put(e)
 	})
 }
 
 // Delete implements cache.ReflectorStore.
 func (s *store) Delete(obj any) error {
-	return s.with(obj, func(e *entry) { s.remove(e.uid) })
+	return s.with(obj, func(e *entry) { s.watched.remove(e.uid) })
 }
 
 // Replace implements cache.ReflectorStore.
@@ -127,13 +137,13 @@ func (s *store) Replace(objects []any, resourceVersion string) error {
 func (s *store) replace(objects []any, resourceVersion string) (version uint64, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.byID, s.byUID = make(map[string]*entry, len(objects)), make(map[types.UID]*entry, len(objects))
+	s.watched = newEntries(len(objects))
 	for _, obj := range objects {
 		e, ok := obj.(*entry)
 		if !ok {
 			return 0, fmt.Errorf("got a %T in a list of sandboxes", obj)
 		}
-		s.put(e)
+		s.watched.put(e)
 	}
 	s.synced = true
 	return s.advance(resourceVersion)
@@ -143,7 +153,7 @@ func (s *store) replace(objects []any, resourceVersion string) (version uint64, 
 func (s *store) exists(uid types.UID) bool {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
-	return s.byUID[uid] != nil
+	return s.watched.byUID[uid] != nil
 }
 
 // Resync implements cache.ReflectorStore.
@@ -171,21 +181,21 @@ func (s *store) with(obj any, change func(e *entry)) error {
 	return nil
 }
 
-func (s *store) put(e *entry) {
+func (es entries) put(e *entry) {
 	if e.id == "" {
 		return
 	}
-	s.byUID[e.uid] = e
-	if e.winsOver(s.byID[e.id]) {
-		s.byID[e.id] = e
+	es.byUID[e.uid] = e
+	if e.winsOver(es.byID[e.id]) {
+		es.byID[e.id] = e
 	}
 }
 
-func (s *store) remove(uid types.UID) {
-	old := s.byUID[uid]
-	delete(s.byUID, uid)
-	if old != nil && s.byID[old.id] == old {
-		delete(s.byID, old.id)
+func (es entries) remove(uid types.UID) {
+	old := es.byUID[uid]
+	delete(es.byUID, uid)
+	if old != nil && es.byID[old.id] == old {
+		delete(es.byID, old.id)
 	}
 }
 
@@ -197,14 +207,6 @@ func (s *store) advance(resourceVersion string) (uint64, error) {
 		return 0, fmt.Errorf("resourceVersion %q of sandboxes is no number: %w", resourceVersion, err)
 	}
 	s.watchVersion = max(s.watchVersion, version)
-	s.dropReadAhead(func(e readAheadEntry) bool { return e.version <= s.watchVersion })
+	maps.DeleteFunc(s.readAhead, func(_ string, e readAheadEntry) bool { return e.version <= s.watchVersion })
 	return version, nil
-}
-
-func (s *store) dropReadAhead(drop func(readAheadEntry) bool) {
-	for id, e := range s.readAhead {
-		if drop(e) {
-			delete(s.readAhead, id)
-		}
-	}
 }

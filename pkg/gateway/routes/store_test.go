@@ -150,8 +150,8 @@ func TestTwoSandboxesWithOneID(t *testing.T) {
 			}
 			_ = s.Delete(newEntry(with("a", early, true)))
 			_ = s.Delete(newEntry(with("b", early, true)))
-			if _, ok := s.find(id); ok || len(s.byID)+len(s.byUID) != 0 {
-				t.Errorf("something is left: %v, %v", s.byID, s.byUID)
+			if _, ok := s.find(id); ok || len(s.watched.byID)+len(s.watched.byUID) != 0 {
+				t.Errorf("something is left: %v, %v", s.watched.byID, s.watched.byUID)
 			}
 		})
 	}

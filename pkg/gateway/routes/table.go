@@ -59,22 +59,18 @@ type Options struct {
 // Table knows the sandboxes of the E2B API, at about 400 bytes each. Run fills it; without
 // that, each question is passed on to the API server.
 type Table struct {
-	client        typed.AgentsV1alpha1Interface
-	allowLoopback bool
-	clock         clock.Clock
-	verifier      *podaddress.Verifier
-	store         *store
-	connections   *sandboxproxy.Connections
+	client      typed.AgentsV1alpha1Interface
+	clock       clock.Clock
+	store       *store
+	connections *sandboxproxy.Connections
 
 	// unknown are ids that do not exist, with the time until which that counts.
 	unknown *lru.Cache
 	// lookups reads ids that the watch has not reported.
-	lookups   *lookups.Group[Route]
-	addresses flight.Group[resolved]
-	// limits are how often the API server is asked about the sandboxes of each team.
-	limits *fairness.Limiters
-	// reads are the slots of reads of addresses, which teams share.
-	reads *fairness.Slots
+	lookups *lookups.Group[Route]
+	// resolving are the calls of Resolve that share a read of addresses.
+	resolving flight.Group[resolved]
+	addresses *addressReader
 }
 
 // New returns a table that reads through client.
@@ -90,12 +86,14 @@ func New(client versioned.Interface, options Options) *Table {
 		limit = rate.Inf
 	}
 	return &Table{
-		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
-		verifier: podaddress.New(options.Pods),
-		store:    newStore(options.Clock, options.Connections), connections: options.Connections, unknown: lru.New(maxUnknown),
+		client: client.AgentsV1alpha1(), clock: options.Clock,
+		store: newStore(options.Clock, options.Connections), connections: options.Connections, unknown: lru.New(maxUnknown),
 		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxConcurrentReads, Misses: missBurst, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
-		limits:  fairness.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
-		reads:   fairness.NewSlots(maxAddressReads, maxAddressReads),
+		addresses: &addressReader{
+			client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock, verifier: podaddress.New(options.Pods),
+			limits: fairness.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
+			reads:  fairness.NewSlots(maxAddressReads, maxAddressReads),
+		},
 	}
 }
 
