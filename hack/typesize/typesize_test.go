@@ -58,7 +58,6 @@ var exceptions = map[string]size{
 	"pkg/client/fake.store":                            {16, 1},
 	"pkg/controllers/ownedobject.Reconciler":           {18, 9},
 	"pkg/controllers/sandbox/pod.Controller":           {18, 9},
-	"pkg/controllers/sandbox/pod.observation":          {40, 8},
 	"pkg/controllers/sandboxset/replenish.observation": {30, 23},
 	"pkg/controllers/sandboxset/replenish.setState":    {3, 15},
 	"pkg/install/certificates.reconciler":              {25, 6},

@@ -115,7 +115,7 @@ func (c *Controller) remove(
 	if isRecycling(o.sandbox) {
 		recycle.DeletionRefused(&refused.status, err.Error(), o.sandbox.Generation, o.now)
 	} else {
-		o.setCondition(&refused, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, err.Error())
+		refused.setCondition(o, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, err.Error())
 	}
 	_, _, err = c.writer.writeStatus(ctx, key, before, version, &refused)
 	return c.memory.deleteBackoff.remaining(key), err

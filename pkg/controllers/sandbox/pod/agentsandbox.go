@@ -86,17 +86,17 @@ func (o *observation) untilExpiry() time.Duration {
 
 // expire deletes the pod and keeps the sandbox, as a pause does. One that has ended stays
 // in its phase.
-func (o *observation) expire(p *plan) {
+func expire(o *observation, p *plan) {
 	if hasEnded(p.status.Phase) {
-		o.removeEnded(p)
+		removeEnded(o, p)
 	} else {
-		o.pause(p)
+		pause(o, p)
 	}
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonSandboxExpired, expiredMessage)
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonSandboxExpired, expiredMessage)
 }
 
 // removeEnded deletes the pod of a sandbox that has ended.
-func (o *observation) removeEnded(p *plan) {
+func removeEnded(o *observation, p *plan) {
 	switch {
 	case o.ownsPod():
 		if o.pod.DeletionTimestamp == nil {
@@ -111,37 +111,37 @@ func (o *observation) removeEnded(p *plan) {
 
 // hasForeignPod reports whether a stranger's pod has the name of a sandbox of agent-sandbox that
 // is to be suspended, and says so.
-func (o *observation) hasForeignPod(p *plan) bool {
+func hasForeignPod(o *observation, p *plan) bool {
 	if o.pod == nil || !o.sandbox.Spec.Paused || o.expired() || !v1alpha1.OfAgentSandbox(o.sandbox) {
 		return false
 	}
-	o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPodNotOwned, mismatchMessage(o.pod))
+	p.setCondition(o, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPodNotOwned, mismatchMessage(o.pod))
 	p.requeueAfter = foreignRecheck
 	return true
 }
 
 // handleLostPod says what becomes of a sandbox that ran, and whose pod is gone or being deleted: in
 // agent-sandbox it gets another one.
-func (o *observation) handleLostPod(p *plan) {
+func handleLostPod(o *observation, p *plan) {
 	if v1alpha1.OfAgentSandbox(o.sandbox) {
-		o.startAgain(p)
+		startAgain(o, p)
 		return
 	}
-	o.setEnded(p, v1alpha1.SandboxFailed, "Pod Not Found")
+	p.setEnded(o, v1alpha1.SandboxFailed, "Pod Not Found")
 }
 
 // startAgain takes the pod out of the status, and has another one made when there is none.
-func (o *observation) startAgain(p *plan) {
+func startAgain(o *observation, p *plan) {
 	message := goneMessage
 	if !o.hasLostPod() {
 		_, message = endOf(o.pod)
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxResuming, ""
 	forgetPod(p)
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodDeleted, message)
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodDeleted, message)
 	claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
 	if o.pod == nil {
-		o.start(p)
+		start(o, p)
 	}
 }
 
@@ -153,22 +153,22 @@ func (o *observation) startedAgain() bool {
 }
 
 // noteSuspended keeps when a sandbox of agent-sandbox was suspended.
-func (o *observation) noteSuspended(p *plan) {
+func (p *plan) noteSuspended(o *observation) {
 	if v1alpha1.OfAgentSandbox(o.sandbox) && o.sandbox.Spec.Paused {
-		o.setSuspended(p, metav1.ConditionTrue, v1alpha1.ReasonPodTerminated)
+		p.setSuspended(o, metav1.ConditionTrue, v1alpha1.ReasonPodTerminated)
 	}
 }
 
 // noteResumed keeps when a sandbox was resumed that was suspended.
-func (o *observation) noteResumed(p *plan) {
+func (p *plan) noteResumed(o *observation) {
 	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionSuspended) != nil {
-		o.setSuspended(p, metav1.ConditionFalse, v1alpha1.ReasonNotSuspended)
+		p.setSuspended(o, metav1.ConditionFalse, v1alpha1.ReasonNotSuspended)
 	}
 }
 
 // setSuspended sets the condition Suspended. Its time advances with each change, also of
 // two in one second, which is as exact as times are stored.
-func (o *observation) setSuspended(p *plan, status metav1.ConditionStatus, reason string) {
+func (p *plan) setSuspended(o *observation, status metav1.ConditionStatus, reason string) {
 	const conditionType = v1alpha1.SandboxConditionSuspended
 	at := o.now.Truncate(time.Second)
 	if last := meta.FindStatusCondition(p.status.Conditions, conditionType); last != nil && !at.After(last.LastTransitionTime.Time) {
@@ -179,7 +179,7 @@ func (o *observation) setSuspended(p *plan, status metav1.ConditionStatus, reaso
 
 // noteFinished keeps when the pod of a sandbox of agent-sandbox ended. A claim may count
 // from then on when it goes.
-func (o *observation) noteFinished(p *plan) {
+func (p *plan) noteFinished(o *observation) {
 	if !v1alpha1.OfAgentSandbox(o.sandbox) {
 		return
 	}
@@ -187,7 +187,7 @@ func (o *observation) noteFinished(p *plan) {
 	if p.status.Phase == v1alpha1.SandboxSucceeded {
 		reason = v1alpha1.ReasonPodSucceeded
 	}
-	o.setCondition(p, v1alpha1.SandboxConditionFinished, metav1.ConditionTrue, reason, "")
+	p.setCondition(o, v1alpha1.SandboxConditionFinished, metav1.ConditionTrue, reason, "")
 }
 
 // mayUsePVC reports whether a sandbox may use a volume claim that has no controller. In

@@ -103,29 +103,29 @@ func decide(o *observation) plan {
 	}
 	switch {
 	case isRecycling(o.sandbox):
-		o.recycle(&p)
+		recycleSandbox(o, &p)
 	case o.expired():
-		o.expire(&p)
+		expire(o, &p)
 	case o.sandbox.Spec.Paused:
-		o.pause(&p)
+		pause(o, &p)
 	case phase == v1alpha1.SandboxPaused:
 		// A pause is completed, and stored as that, before the sandbox is resumed: so it is
 		// always clear which of two pods a status is about, and who watches sees each phase.
-		if o.pause(&p); p.action == actionNone && isTrue(o.sandbox.Status.Conditions, v1alpha1.SandboxConditionPaused) {
-			o.resume(&p)
+		if pause(o, &p); p.action == actionNone && isTrue(o.sandbox.Status.Conditions, v1alpha1.SandboxConditionPaused) {
+			resume(o, &p)
 		}
 	default:
-		o.run(&p)
+		run(o, &p)
 	}
 	if progress, aborted := inplace.Aborted(&p.status, inplace.GoalOf(o.sandbox)); aborted {
-		o.setInplaceUpdate(&p, progress)
+		p.setInplaceUpdate(o, progress)
 	}
-	o.completePlan(&p)
+	completePlan(o, &p)
 	return p
 }
 
 // completePlan adds what follows from the status, and when to look again.
-func (o *observation) completePlan(p *plan) {
+func completePlan(o *observation, p *plan) {
 	claims.Observe(&p.status, o.sandbox.Generation)
 	p.wantsFinalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	p.podNameAction = o.podNameActionFor(&p.status)
@@ -133,9 +133,9 @@ func (o *observation) completePlan(p *plan) {
 }
 
 // pause deletes the pod.
-func (o *observation) pause(p *plan) {
+func pause(o *observation, p *plan) {
 	p.status.Phase, p.status.Message = v1alpha1.SandboxPaused, ""
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionResumed)
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionFinished)
 	if o.ownsPod() {
@@ -146,7 +146,7 @@ func (o *observation) pause(p *plan) {
 				message = last.Message // why it was refused, until it is not
 			}
 		}
-		o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, message)
+		p.setCondition(o, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, message)
 		return
 	}
 	if isTrue(p.status.Conditions, v1alpha1.SandboxConditionPaused) {
@@ -156,11 +156,11 @@ func (o *observation) pause(p *plan) {
 		p.action = actionReadFromServer
 		return
 	}
-	if o.hasForeignPod(p) {
+	if hasForeignPod(o, p) {
 		return
 	}
-	o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
-	o.noteSuspended(p)
+	p.setCondition(o, v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
+	p.noteSuspended(o)
 	forgetPod(p) // the address may be another pod's by now
 }
 
@@ -171,35 +171,35 @@ func forgetPod(p *plan) {
 
 // markPickedUp records that the controller has picked the sandbox up, which sets wait for before
 // they make more.
-func (o *observation) markPickedUp(p *plan) {
+func (p *plan) markPickedUp(o *observation) {
 	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) == nil {
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+		p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
 
 // run creates the pod, if the sandbox is still to start, and follows it.
-func (o *observation) run(p *plan) {
+func run(o *observation, p *plan) {
 	starting := isStartPhase(p.status.Phase)
-	o.markPickedUp(p)
-	o.forgetLostPod(p)
+	p.markPickedUp(o)
+	forgetLostPod(o, p)
 	switch {
 	case starting && o.pod == nil:
-		o.start(p)
+		start(o, p)
 	case starting && !o.ownsPod():
 		p.hasForeignPod = true
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, mismatchMessage(o.pod))
+		p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, mismatchMessage(o.pod))
 	case !starting && o.hasLostPod() && !o.isFromServer:
 		p.action = actionReadFromServer
 	case !starting && (o.hasLostPod() || o.pod.DeletionTimestamp != nil):
-		o.handleLostPod(p)
+		handleLostPod(o, p)
 	case o.pod.DeletionTimestamp != nil:
 		// A user deleted it before it ran. Another one is created when it is gone.
 	case o.pod.Status.Phase == corev1.PodFailed:
-		o.setEnded(p, v1alpha1.SandboxFailed, "Pod status phase is Failed")
+		p.setEnded(o, v1alpha1.SandboxFailed, "Pod status phase is Failed")
 	case o.pod.Status.Phase == corev1.PodSucceeded:
-		o.setEnded(p, v1alpha1.SandboxSucceeded, "Pod status phase is Succeeded")
+		p.setEnded(o, v1alpha1.SandboxSucceeded, "Pod status phase is Succeeded")
 	default:
-		o.syncFromPod(p, starting)
+		syncFromPod(o, p, starting)
 	}
 }
 
@@ -210,50 +210,50 @@ func isStartPhase(phase v1alpha1.SandboxPhase) bool {
 
 // start creates the pod, unless the cache is about to show one, or the last try was a
 // moment ago.
-func (o *observation) start(p *plan) {
+func start(o *observation, p *plan) {
 	if o.isPodExpected || o.isInBackoff {
 		return
 	}
 	p.action = actionCreate
 	if waitsForTemplate(&p.status) {
 		p.status.Message = ""
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+		p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 	const conditionType = v1alpha1.SandboxConditionReady
 	if hasReason(p.status.Conditions, conditionType, v1alpha1.ReasonPodCreateFailed) || hasReason(p.status.Conditions, conditionType, v1alpha1.ReasonPodDeleted) {
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+		p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
 
 // syncFromPod reports the state of a living pod in the status.
-func (o *observation) syncFromPod(p *plan, starting bool) {
+func syncFromPod(o *observation, p *plan, starting bool) {
 	if podtemplate.PodMetadataOutdated(o.pod.Labels, o.revision) {
 		p.action = actionLabel
 	}
-	o.setSchedulingGated(p)
+	p.setSchedulingGated(o)
 	if starting && !o.hasStarted(p.status.Phase) {
-		o.reportStartProblem(p)
+		p.reportStartProblem(o)
 		return
 	}
-	if o.awaitsRuntime(p) {
+	if awaitsRuntime(o, p) {
 		return
 	}
 	if p.status.Phase == v1alpha1.SandboxResuming && !o.startedAgain() {
-		o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+		p.setCondition(o, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxRunning, ""
-	o.setPodInfo(p)
+	p.setPodInfo(o)
 	if inplace.InProgress(o.sandbox) {
-		o.updateInPlace(p)
+		updateInPlace(o, p)
 		return
 	}
-	o.syncReadiness(p)
+	p.syncReadiness(o)
 }
 
 // syncReadiness makes the sandbox as ready as its pod.
-func (o *observation) syncReadiness(p *plan) {
+func (p *plan) syncReadiness(o *observation) {
 	status, reason, message := readinessOf(o.pod)
-	o.setReady(p, status, reason, message)
+	p.setReady(o, status, reason, message)
 }
 
 // hasStarted reports whether the pod is good enough for the sandbox to be Running. A
@@ -271,28 +271,28 @@ func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 
 // reportStartProblem reports what keeps a pod from starting, if anything does. The usual steps of a
 // start are not worth a write.
-func (o *observation) reportStartProblem(p *plan) {
+func (p *plan) reportStartProblem(o *observation) {
 	if reason, message, found := startProblem(o.pod); found {
 		ready := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady)
 		if reason == v1alpha1.ReasonUnschedulable && ready.Reason == reason && sameWords(ready.Message, message) {
 			message = ready.Message // a count that changes is not worth a write
 		}
-		o.setReady(p, metav1.ConditionFalse, reason, message)
+		p.setReady(o, metav1.ConditionFalse, reason, message)
 	} else {
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+		p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
 
 // setSchedulingGated sets the condition SchedulingGated, on a sandbox whose pod has, or had, a
 // scheduling gate.
-func (o *observation) setSchedulingGated(p *plan) {
+func (p *plan) setSchedulingGated(o *observation) {
 	const conditionType = v1alpha1.SandboxConditionSchedulingGated
 	scheduled := podCondition(o.pod, corev1.PodScheduled)
 	switch {
 	case scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonSchedulingGated:
-		o.setCondition(p, conditionType, metav1.ConditionTrue, v1alpha1.ReasonSchedulingGated, scheduled.Message)
+		p.setCondition(o, conditionType, metav1.ConditionTrue, v1alpha1.ReasonSchedulingGated, scheduled.Message)
 	case isTrue(p.status.Conditions, conditionType):
-		o.setCondition(p, conditionType, metav1.ConditionFalse, v1alpha1.ReasonGatesRemoved, "")
+		p.setCondition(o, conditionType, metav1.ConditionFalse, v1alpha1.ReasonGatesRemoved, "")
 	}
 }
 
@@ -309,15 +309,15 @@ func startingMessage(phase v1alpha1.SandboxPhase) string {
 
 // setEnded sets a final phase. The node and the UID of the pod stay, to look for its traces
 // by. Its address goes: it may be another pod's soon.
-func (o *observation) setEnded(p *plan, phase v1alpha1.SandboxPhase, message string) {
+func (p *plan) setEnded(o *observation, phase v1alpha1.SandboxPhase, message string) {
 	p.status.Phase, p.status.Message = phase, message
 	p.status.SandboxIP, p.status.PodInfo.PodIP = "", ""
 	reason, detail := v1alpha1.ReasonPodDeleted, goneMessage
 	if !o.hasLostPod() {
 		reason, detail = endOf(o.pod)
 	}
-	o.setReady(p, metav1.ConditionFalse, reason, detail)
-	o.noteFinished(p)
+	p.setReady(o, metav1.ConditionFalse, reason, detail)
+	p.noteFinished(o)
 }
 
 // refused returns the plan where the pod could not be created.
@@ -326,7 +326,7 @@ func (o *observation) refused(err error) plan {
 	without.isInBackoff = true
 	p := decide(&without)
 	if err != nil {
-		o.setReady(&p, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, err.Error())
+		p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, err.Error())
 	}
 	return p
 }
@@ -336,7 +336,7 @@ func (o *observation) refused(err error) plan {
 func (o *observation) withoutTemplate(err templateError) plan {
 	p := o.refused(nil)
 	p.status.Message = report.Truncate(err.Error(), report.MaxNote)
-	o.setReady(&p, metav1.ConditionFalse, err.reason, err.Error())
+	p.setReady(o, metav1.ConditionFalse, err.reason, err.Error())
 	return p
 }
 
@@ -355,11 +355,11 @@ func (o *observation) hasLostPod() bool {
 	return !o.ownsPod() || known != "" && known != o.pod.UID
 }
 
-func (o *observation) setReady(p *plan, status metav1.ConditionStatus, reason, message string) {
-	o.setCondition(p, v1alpha1.SandboxConditionReady, status, reason, message)
+func (p *plan) setReady(o *observation, status metav1.ConditionStatus, reason, message string) {
+	p.setCondition(o, v1alpha1.SandboxConditionReady, status, reason, message)
 }
 
-func (o *observation) setCondition(p *plan, conditionType string, status metav1.ConditionStatus, reason, message string) {
+func (p *plan) setCondition(o *observation, conditionType string, status metav1.ConditionStatus, reason, message string) {
 	setCondition(&p.status, conditionType, status, reason, message, o.sandbox.Generation, o.now)
 }
 

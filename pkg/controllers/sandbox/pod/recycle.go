@@ -8,13 +8,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 )
 
-// recycle does the pod's part of recycling: it deletes the pod and, once the sandbox has
+// recycleSandbox does the pod's part of recycling: it deletes the pod and, once the sandbox has
 // been given back to its pool, creates a new one. What comes in between is not done here. A
 // pause that is asked for meanwhile comes after that.
-func (o *observation) recycle(p *plan) {
+func recycleSandbox(o *observation, p *plan) {
 	switch {
 	case recycle.IsStarting(o.sandbox):
-		o.run(p)
+		run(o, p)
 		switch p.status.Phase {
 		case v1alpha1.SandboxRunning:
 			recycle.Finish(&p.status, &o.sandbox.Spec, o.sandbox.Generation, o.now)

@@ -39,8 +39,8 @@ type wholePod struct {
 
 // updateInPlace goes on with the update of a sandbox that runs. Until it has ended,
 // one way or the other, the sandbox is not ready.
-func (o *observation) updateInPlace(p *plan) {
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage)
+func updateInPlace(o *observation, p *plan) {
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage)
 	if o.inplace == nil {
 		p.action = actionInspect
 		return
@@ -51,16 +51,16 @@ func (o *observation) updateInPlace(p *plan) {
 		p.resize, p.image = progress.Patch, progress.ImagePatch
 	case inplace.StepWait:
 	case inplace.StepDone, inplace.StepFailed:
-		o.syncReadiness(p)
+		p.syncReadiness(o)
 	}
-	o.setInplaceUpdate(p, progress)
+	p.setInplaceUpdate(o, progress)
 }
 
-func (o *observation) setInplaceUpdate(p *plan, progress inplace.Progress) {
+func (p *plan) setInplaceUpdate(o *observation, progress inplace.Progress) {
 	c := progress.Condition()
-	o.setCondition(p, c.Type, c.Status, c.Reason, c.Message)
+	p.setCondition(o, c.Type, c.Status, c.Reason, c.Message)
 	if c := progress.ImageCondition(); c != nil {
-		o.setCondition(p, c.Type, c.Status, c.Reason, c.Message)
+		p.setCondition(o, c.Type, c.Status, c.Reason, c.Message)
 	}
 }
 

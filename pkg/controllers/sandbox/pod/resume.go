@@ -20,23 +20,23 @@ const settingUpMessage = "The agent-runtime of the new pod is being set up"
 const restartedMessage = "A container was restarted, and its agent-runtime is being set up again"
 
 // resume begins to resume a sandbox whose pause is complete.
-func (o *observation) resume(p *plan) {
+func resume(o *observation, p *plan) {
 	p.status.Phase = v1alpha1.SandboxResuming
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
-	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
-	o.noteResumed(p)
+	p.setCondition(o, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+	p.noteResumed(o)
 	claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
-	o.run(p)
+	run(o, p)
 }
 
 // awaitsRuntime reports whether a sandbox that is resumed, and whose pod is ready, has to
 // wait for its agent-runtime. The API server that sets it up needs the address, and what
 // it says counts for the pod in the status only, so a pod that is not yet in it is put
 // there, and begins anew.
-func (o *observation) awaitsRuntime(p *plan) bool {
+func awaitsRuntime(o *observation, p *plan) bool {
 	if p.status.Phase != v1alpha1.SandboxResuming {
-		return p.status.Phase == v1alpha1.SandboxRunning && o.awaitsRestartedRuntime(p)
+		return p.status.Phase == v1alpha1.SandboxRunning && awaitsRestartedRuntime(o, p)
 	}
 	initialized := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 	switch {
@@ -54,15 +54,15 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 		return false
 	}
 	p.requeueAfter = left
-	o.setPodInfo(p)
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, settingUpMessage)
+	p.setPodInfo(o)
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonPodReady, settingUpMessage)
 	return true
 }
 
 // awaitsRestartedRuntime reports whether a sandbox that runs has to wait for its agent-runtime, because
 // a container was restarted: its agent-runtime may have no access token, and takes one from
 // the first caller. It is set up when the pod is ready.
-func (o *observation) awaitsRestartedRuntime(p *plan) bool {
+func awaitsRestartedRuntime(o *observation, p *plan) bool {
 	pending := claims.SetupPending(&p.status)
 	switch {
 	case !claims.SetsUpAgain(o.sandbox):
@@ -75,9 +75,9 @@ func (o *observation) awaitsRestartedRuntime(p *plan) bool {
 	case !pending:
 		claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
 	}
-	o.setPodInfo(p)
+	p.setPodInfo(o)
 	if status, reason, message := readinessOf(o.pod); status != metav1.ConditionTrue {
-		o.setReady(p, status, reason, message)
+		p.setReady(o, status, reason, message)
 		return true
 	}
 	if !hasReason(p.status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonRuntimeRestarted) {
@@ -89,7 +89,7 @@ func (o *observation) awaitsRestartedRuntime(p *plan) bool {
 		return false
 	}
 	p.requeueAfter = left
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonRuntimeRestarted, restartedMessage)
+	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonRuntimeRestarted, restartedMessage)
 	return true
 }
 
@@ -101,7 +101,7 @@ func (o *observation) hasRestarted(p *plan) bool {
 
 // forgetLostPod takes the address of a pod that ended before the sandbox was resumed out
 // of the status: it may be another pod's soon, which must not get what is for this one.
-func (o *observation) forgetLostPod(p *plan) {
+func forgetLostPod(o *observation, p *plan) {
 	known := p.status.PodInfo.PodUID
 	if p.status.Phase != v1alpha1.SandboxResuming || known == "" || livesAs(o.pod, o.sandbox) && o.pod.UID == known {
 		return

@@ -191,7 +191,7 @@ func joined(reason, message string) string {
 }
 
 // setPodInfo says where the sandbox is, and how often its containers were restarted.
-func (o *observation) setPodInfo(p *plan) {
+func (p *plan) setPodInfo(o *observation) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	restarts := restartsOf(o.pod)
