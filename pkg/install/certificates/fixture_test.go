@@ -128,7 +128,7 @@ func (f *fixture) newReconciler(clk *clocktesting.FakePassiveClock, recorder eve
 		f.t.Fatal(err)
 	}
 	r := &reconciler{
-		store:    &secrets.Store{Reader: limited, Writer: limited, Namespace: f.options.Namespace},
+		objects:  &objects{&secrets.Store{Reader: limited, Writer: limited, Namespace: f.options.Namespace}, f.options},
 		recorder: recorder, clock: clk, options: f.options,
 		authorities: map[string]authority{}, warned: map[string]time.Time{},
 	}
@@ -159,9 +159,9 @@ func (f *fixture) state() (*state, error) {
 		leaves: map[string]*keyPair{}, trusts: map[string][]*x509.Certificate{}, signers: map[string]signer{}, versions: map[string]string{},
 		published: map[string]string{},
 	}
-	r := &reconciler{store: &secrets.Store{Reader: f.client, Namespace: f.options.Namespace}, options: f.options}
+	o := &objects{&secrets.Store{Reader: f.client, Namespace: f.options.Namespace}, f.options}
 	for _, a := range f.options.authorities() {
-		services, err := r.loadAPIServices(f.t.Context(), a)
+		services, err := o.loadAPIServices(f.t.Context(), a)
 		if err != nil {
 			return nil, err
 		}
@@ -181,12 +181,12 @@ func (f *fixture) state() (*state, error) {
 		} else {
 			s.configMap = parseBundle([]byte(object.Data[keyBundle]))
 		}
-		secret, signer, err := r.loadSigner(f.t.Context(), a)
+		secret, signer, err := o.loadSigner(f.t.Context(), a)
 		if err != nil {
 			return nil, err
 		}
 		s.signers[a.name], s.versions[a.signer] = signer, secret.ResourceVersion
-		targets, err := r.loadTargets(f.t.Context(), a)
+		targets, err := o.loadTargets(f.t.Context(), a)
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ func AddTo(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	r := &reconciler{
-		store:    &secrets.Store{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: o.Namespace},
+		objects:  &objects{&secrets.Store{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: o.Namespace}, o},
 		recorder: mgr.GetEventRecorder(controllerName),
 		clock:    clock.RealClock{}, options: o,
 		authorities: map[string]authority{}, warned: map[string]time.Time{},

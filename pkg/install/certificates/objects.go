@@ -24,6 +24,12 @@ const (
 // signer. It is taken away when that CA is made.
 const AnnotationRotateCA = "sandlot.io/rotate-ca"
 
+// objects are what the certificates of authorities are kept in, and what has to trust them.
+type objects struct {
+	store   *secrets.Store
+	options Options
+}
+
 // loadedTarget is a target and what there is of it.
 type loadedTarget struct {
 	target
@@ -31,8 +37,8 @@ type loadedTarget struct {
 	pair   *keyPair
 }
 
-func (r *reconciler) loadSigner(ctx context.Context, a authority) (*corev1.Secret, signer, error) {
-	secret, err := r.store.Secret(ctx, a.signer, corev1.SecretTypeTLS)
+func (o *objects) loadSigner(ctx context.Context, a authority) (*corev1.Secret, signer, error) {
+	secret, err := o.store.Secret(ctx, a.signer, corev1.SecretTypeTLS)
 	if err != nil {
 		return nil, signer{}, err
 	}
@@ -50,7 +56,7 @@ func (r *reconciler) loadSigner(ctx context.Context, a authority) (*corev1.Secre
 	return secret, s, nil
 }
 
-func (r *reconciler) saveSigner(ctx context.Context, secret *corev1.Secret, s signer) error {
+func (o *objects) saveSigner(ctx context.Context, secret *corev1.Secret, s signer) error {
 	data := map[string][]byte{keyCert: s.current.certPEM, keyKey: s.current.keyPEM}
 	if s.next != nil {
 		data[keyNextCert], data[keyNextKey] = s.next.certPEM, s.next.keyPEM
@@ -58,16 +64,16 @@ func (r *reconciler) saveSigner(ctx context.Context, secret *corev1.Secret, s si
 	if !s.requested || s.next != nil {
 		delete(secret.Annotations, AnnotationRotateCA)
 	}
-	return r.store.SaveSecret(ctx, secret, data, map[string]string{
+	return o.store.SaveSecret(ctx, secret, data, map[string]string{
 		annotationPublished:     secrets.FormatTime(s.published),
 		annotationNextPublished: secrets.FormatTime(s.nextPublished),
 	})
 }
 
-func (r *reconciler) loadTargets(ctx context.Context, a authority) ([]loadedTarget, error) {
+func (o *objects) loadTargets(ctx context.Context, a authority) ([]loadedTarget, error) {
 	targets := make([]loadedTarget, 0, len(a.targets))
 	for _, t := range a.targets {
-		secret, err := r.store.Secret(ctx, t.secret, corev1.SecretTypeTLS)
+		secret, err := o.store.Secret(ctx, t.secret, corev1.SecretTypeTLS)
 		if err != nil {
 			return nil, err
 		}
@@ -79,16 +85,12 @@ func (r *reconciler) loadTargets(ctx context.Context, a authority) ([]loadedTarg
 	return targets, nil
 }
 
-func (r *reconciler) saveTarget(ctx context.Context, t loadedTarget, pair *keyPair, bundle []byte) error {
-	return r.store.SaveSecret(ctx, t.secret, map[string][]byte{keyCert: pair.certPEM, keyKey: pair.keyPEM, keyCA: bundle}, nil)
-}
-
 // ensureBundle writes the CAs to trust into the ConfigMap. That is where they are
 // kept: who removes one there, because it is trusted no longer, removes it
 // everywhere. Only if it is lost or spoilt are they taken from where they were
 // published.
-func (r *reconciler) ensureBundle(ctx context.Context, a authority, s signer, f *found, now time.Time) (loadedBundle, error) {
-	object, err := r.store.ConfigMap(ctx, a.bundle)
+func (o *objects) ensureBundle(ctx context.Context, a authority, s signer, f *found, now time.Time) (loadedBundle, error) {
+	object, err := o.store.ConfigMap(ctx, a.bundle)
 	if err != nil {
 		return loadedBundle{}, err
 	}
@@ -100,7 +102,7 @@ func (r *reconciler) ensureBundle(ctx context.Context, a authority, s signer, f 
 	if bundle.pem, err = encodeBundle(bundle.cas); err != nil {
 		return loadedBundle{}, err
 	}
-	return bundle, r.store.SaveConfigMap(ctx, object, map[string]string{keyBundle: string(bundle.pem)})
+	return bundle, o.store.SaveConfigMap(ctx, object, map[string]string{keyBundle: string(bundle.pem)})
 }
 
 func (f *found) publishedCAs() []*x509.Certificate {

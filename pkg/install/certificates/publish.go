@@ -28,19 +28,19 @@ type apiService struct {
 }
 
 // loadAPIServices returns those of the authority that there are.
-func (r *reconciler) loadAPIServices(ctx context.Context, a authority) ([]apiService, error) {
+func (o *objects) loadAPIServices(ctx context.Context, a authority) ([]apiService, error) {
 	var services []apiService
 	for _, name := range a.apiServices {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(secrets.APIService)
-		err := r.store.Reader.Get(ctx, client.ObjectKey{Name: name}, object)
+		err := o.store.Reader.Get(ctx, client.ObjectKey{Name: name}, object)
 		if apierrors.IsNotFound(err) {
 			continue // its creation will wake us
 		}
 		if err != nil {
 			return nil, fmt.Errorf("getting APIService %s: %w", name, err)
 		}
-		if !r.serves(object) {
+		if !o.serves(object) {
 			log.FromContext(ctx).V(2).Info("Kept the caBundle of an APIService that another server serves", "apiservice", name)
 			continue
 		}
@@ -60,17 +60,17 @@ func (r *reconciler) loadAPIServices(ctx context.Context, a authority) ([]apiSer
 // serves reports whether it is our Service that an APIService names. kube-apiserver
 // makes APIServices without any Service for the groups of CustomResourceDefinitions,
 // which may be there before ours take their place.
-func (r *reconciler) serves(object *unstructured.Unstructured) bool {
+func (o *objects) serves(object *unstructured.Unstructured) bool {
 	namespace, _, _ := unstructured.NestedString(object.Object, "spec", "service", "namespace")
 	name, _, _ := unstructured.NestedString(object.Object, "spec", "service", "name")
-	return namespace == r.options.Namespace && name == r.options.APIServerService
+	return namespace == o.options.Namespace && name == o.options.APIServerService
 }
 
 // publish puts the bundle into the APIServices, and reports whether it is wherever the
 // authority has to publish it: in all of them that there are, of which one is there.
-func (r *reconciler) publish(ctx context.Context, a authority, services []apiService, bundle []byte) (bool, error) {
+func (o *objects) publish(ctx context.Context, a authority, services []apiService, bundle []byte) (bool, error) {
 	for _, service := range services {
-		if err := r.publishTo(ctx, service, bundle); err != nil {
+		if err := o.publishTo(ctx, service, bundle); err != nil {
 			return false, err
 		}
 	}
@@ -79,7 +79,7 @@ func (r *reconciler) publish(ctx context.Context, a authority, services []apiSer
 
 // publishTo puts the bundle into an APIService. It turns off insecureSkipTLSVerify,
 // which excludes a caBundle.
-func (r *reconciler) publishTo(ctx context.Context, service apiService, bundle []byte) error {
+func (o *objects) publishTo(ctx context.Context, service apiService, bundle []byte) error {
 	if bytes.Equal(service.caBundle, bundle) {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (r *reconciler) publishTo(ctx context.Context, service apiService, bundle [
 	if err != nil {
 		return fmt.Errorf("patch of APIService %s: %w", name, err)
 	}
-	if err := r.store.Writer.Patch(ctx, service.object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+	if err := o.store.Writer.Patch(ctx, service.object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		return fmt.Errorf("patching the caBundle of APIService %s: %w", name, err)
 	}
 	return nil
@@ -99,13 +99,13 @@ func (r *reconciler) publishTo(ctx context.Context, service apiService, bundle [
 
 // oldestPod returns when the oldest Pod was made that mounts a Secret of the
 // authority, if that matters.
-func (r *reconciler) oldestPod(ctx context.Context, a authority) (time.Time, error) {
+func (o *objects) oldestPod(ctx context.Context, a authority) (time.Time, error) {
 	oldest := time.Time{}
 	if !a.restarts {
 		return oldest, nil
 	}
 	pods := &corev1.PodList{}
-	if err := r.store.Reader.List(ctx, pods, client.InNamespace(r.options.Namespace)); err != nil {
+	if err := o.store.Reader.List(ctx, pods, client.InNamespace(o.options.Namespace)); err != nil {
 		return oldest, fmt.Errorf("listing the Pods that trust %s: %w", a.name, err)
 	}
 	for i := range pods.Items {

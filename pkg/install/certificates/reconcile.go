@@ -21,7 +21,7 @@ import (
 
 // reconciler does the work for all authorities. A request is the name of one.
 type reconciler struct {
-	store       *secrets.Store
+	objects     *objects
 	recorder    events.EventRecorder
 	clock       clock.PassiveClock
 	options     Options
@@ -62,19 +62,19 @@ type found struct {
 	oldestPod time.Time
 }
 
-func (r *reconciler) find(ctx context.Context, a authority) (*found, error) {
+func (o *objects) find(ctx context.Context, a authority) (*found, error) {
 	var f found
 	var err error
-	if f.secret, f.signer, err = r.loadSigner(ctx, a); err != nil {
+	if f.secret, f.signer, err = o.loadSigner(ctx, a); err != nil {
 		return nil, err
 	}
-	if f.targets, err = r.loadTargets(ctx, a); err != nil {
+	if f.targets, err = o.loadTargets(ctx, a); err != nil {
 		return nil, err
 	}
-	if f.services, err = r.loadAPIServices(ctx, a); err != nil {
+	if f.services, err = o.loadAPIServices(ctx, a); err != nil {
 		return nil, err
 	}
-	if f.oldestPod, err = r.oldestPod(ctx, a); err != nil {
+	if f.oldestPod, err = o.oldestPod(ctx, a); err != nil {
 		return nil, err
 	}
 	return &f, nil
@@ -82,7 +82,7 @@ func (r *reconciler) find(ctx context.Context, a authority) (*found, error) {
 
 // reconcile returns how long it may rest.
 func (r *reconciler) reconcile(ctx context.Context, a authority) (time.Duration, error) {
-	f, err := r.find(ctx, a)
+	f, err := r.objects.find(ctx, a)
 	if err != nil {
 		return 0, err
 	}
@@ -92,11 +92,11 @@ func (r *reconciler) reconcile(ctx context.Context, a authority) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	bundle, err := r.ensureBundle(ctx, a, s, f, now)
+	bundle, err := r.objects.ensureBundle(ctx, a, s, f, now)
 	if err != nil {
 		return 0, err
 	}
-	published, err := r.publish(ctx, a, f.services, bundle.pem)
+	published, err := r.objects.publish(ctx, a, f.services, bundle.pem)
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +163,7 @@ func (r *reconciler) advance(ctx context.Context, a authority, secret *corev1.Se
 				s.next, s.nextPublished, s.requested, event = made, time.Time{}, false, signerPrepared
 			}
 		}
-		if err := r.saveSigner(ctx, secret, s); err != nil {
+		if err := r.objects.saveSigner(ctx, secret, s); err != nil {
 			return s, err
 		}
 		r.noteSigner(ctx, secret, event)
@@ -183,7 +183,7 @@ func (r *reconciler) notePublished(ctx context.Context, secret *corev1.Secret, s
 	if noted {
 		return s, nil
 	}
-	return s, r.saveSigner(ctx, secret, s)
+	return s, r.objects.saveSigner(ctx, secret, s)
 }
 
 // ensureTargets brings the Secrets of the certificates to what they should be: the
@@ -201,7 +201,7 @@ func (r *reconciler) ensureTargets(ctx context.Context, targets []loadedTarget, 
 			}
 			pair = made
 		}
-		if err := r.saveTarget(ctx, t, pair, bundle.pem); err != nil {
+		if err := r.objects.store.SaveSecret(ctx, t.secret, map[string][]byte{keyCert: pair.certPEM, keyKey: pair.keyPEM, keyCA: bundle.pem}, nil); err != nil {
 			return nil, err
 		}
 		if reason != "" {

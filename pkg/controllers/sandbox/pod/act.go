@@ -39,7 +39,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 		}
 	}
 	if p.resize != nil || p.image != nil {
-		if p, requeueAfter, err = c.askInPlace(ctx, key, o, p); err != nil {
+		if p, requeueAfter, err = c.changer.askInPlace(ctx, key, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}

@@ -58,6 +58,7 @@ type Controller struct {
 	recorder *report.Recorder
 	writer   *writer
 	labeler  *labeler
+	changer  *changer
 	resolver *resolver
 	memory   memory
 }
@@ -80,6 +81,7 @@ func New(o Options) *Controller {
 			client: o.Client, clock: o.Clock, recorder: recorder,
 			resolver: resolver, claimActivity: quietperiod.New(o.QuietPeriod),
 		},
+		changer:  &changer{client: o.Client, reader: o.Reader, resolver: resolver, resizes: memory.resizes},
 		resolver: resolver,
 		memory:   memory,
 	}
@@ -146,7 +148,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	if p.action == actionInspect {
-		if p, err = c.inspect(ctx, key, o); err != nil {
+		if p, err = c.changer.inspect(ctx, key, o); err != nil {
 			return reconcile.Result{}, err
 		}
 	} else {

@@ -37,6 +37,14 @@ type wholePod struct {
 	told inplace.Answers
 }
 
+// changer changes pods in place.
+type changer struct {
+	client   client.Client
+	reader   client.Reader
+	resolver *resolver
+	resizes  *resizes
+}
+
 // updateInPlace goes on with the update of a sandbox that runs. Until it has ended,
 // one way or the other, the sandbox is not ready.
 func updateInPlace(o *observation, p *plan) {
@@ -66,8 +74,8 @@ func (p *plan) setInplaceUpdate(o *observation, progress inplace.Progress) {
 
 // inspect looks at the pod of a sandbox that is changed in place, and plans with that.
 // From now on every change of the pod brings the sandbox here.
-func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
-	c.memory.resizes.begin(key)
+func (c *changer) inspect(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
+	c.resizes.begin(key)
 	pod, err := getPod(ctx, c.reader, key)
 	if err != nil {
 		return plan{}, err
@@ -85,7 +93,7 @@ func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *o
 	return decide(o), nil
 }
 
-func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*wholePod, error) {
+func (c *changer) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*wholePod, error) {
 	full, err := c.resolver.whole(ctx, sandbox)
 	if missing, ok := asTemplateError(err); ok {
 		told := inplace.Answers{ResizeRefused: missing.Error(), ImageRefused: missing.Error()}
@@ -99,7 +107,7 @@ func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, p
 
 // askInPlace asks the API for what a sandbox is to be given in place: the resources, and
 // once these are answered for the image.
-func (c *Controller) askInPlace(ctx context.Context, key types.NamespacedName, o *observation, p plan) (after plan, requeueAfter time.Duration, err error) {
+func (c *changer) askInPlace(ctx context.Context, key types.NamespacedName, o *observation, p plan) (after plan, requeueAfter time.Duration, err error) {
 	if p.resize != nil {
 		if p, requeueAfter, err = c.resize(ctx, key, o, p); err != nil {
 			return plan{}, 0, err
@@ -118,7 +126,7 @@ func (c *Controller) askInPlace(ctx context.Context, key types.NamespacedName, o
 //	refused           the status tells, and that is the end of it
 //	another version   look again
 //	any other error   returned; nothing is known
-func (c *Controller) resize(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
+func (c *changer) resize(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err := c.client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.resize), fieldOwner)
 	switch {
@@ -138,7 +146,7 @@ func (c *Controller) resize(ctx context.Context, key types.NamespacedName, o *ob
 }
 
 // resizeNotFound tells a pod that is gone from a cluster that cannot resize pods.
-func (c *Controller) resizeNotFound(ctx context.Context, key types.NamespacedName, o *observation, why error) (plan, time.Duration, error) {
+func (c *changer) resizeNotFound(ctx context.Context, key types.NamespacedName, o *observation, why error) (plan, time.Duration, error) {
 	asked := o.pod.UID
 	p, err := c.inspect(ctx, key, o)
 	if err != nil {
@@ -154,7 +162,7 @@ func (c *Controller) resizeNotFound(ctx context.Context, key types.NamespacedNam
 // changeImage asks the API for the image and returns the plan as it is then, and after
 // what time to look again. The answers mean what those to a resize mean, but that a pod
 // that is not found is gone.
-func (c *Controller) changeImage(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
+func (c *changer) changeImage(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err := c.client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.image), fieldOwner)
 	switch {
