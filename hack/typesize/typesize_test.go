@@ -56,7 +56,6 @@ var exceptions = map[string]size{
 	"pkg/cli.e2bKeyOptions":                            {16, 0},
 	"pkg/cli.topOptions":                               {16, 0},
 	"pkg/client/fake.store":                            {16, 1},
-	"pkg/controllers/ownedobject.Reconciler":           {18, 9},
 	"pkg/controllers/sandboxset/replenish.observation": {30, 23},
 	"pkg/controllers/sandboxset/replenish.setState":    {3, 15},
 	"pkg/runtimeserver/files.Service":                  {17, 4},

@@ -22,11 +22,6 @@ var (
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 
-// Resource qualifies a resource with the group.
-func Resource(resource string) schema.GroupResource {
-	return SchemeGroupVersion.WithResource(resource).GroupResource()
-}
-
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&SandboxClaim{}, &SandboxClaimList{},

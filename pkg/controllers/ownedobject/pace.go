@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 )
 
 // paceKeys are what the Pacer knows an object by: one for the writes that the server took, and
@@ -24,26 +26,26 @@ func paceKeys(owner client.Object, object client.ObjectKey) (taken, refused type
 	return key("taken"), key("refused")
 }
 
-// delay returns how long the next write of an object must wait.
-func (r *Reconciler[T]) delay(owner client.Object, object client.ObjectKey) time.Duration {
+// writeDelay returns how long the next write of an object must wait.
+func writeDelay(pacer *writepace.Pacer, owner client.Object, object client.ObjectKey) time.Duration {
 	taken, refused := paceKeys(owner, object)
-	return max(r.Pacer.Delay(taken), r.Pacer.Delay(refused))
+	return max(pacer.Delay(taken), pacer.Delay(refused))
 }
 
 // record records a write of an object, which ended with an error or nil. It returns the pause
 // that follows, and reports whether the server took the same write before, a short while ago.
-func (r *Reconciler[T]) record(owner client.Object, object T, err error) (pause time.Duration, repeated bool) {
+func record(pacer *writepace.Pacer, owner, object client.Object, err error) (pause time.Duration, repeated bool) {
 	taken, refused := paceKeys(owner, client.ObjectKeyFromObject(object))
 	if err != nil {
-		pause, _ = r.Pacer.RecordKey(refused, object)
+		pause, _ = pacer.RecordKey(refused, object)
 		return pause, false
 	}
-	return r.Pacer.RecordKey(taken, object)
+	return pacer.RecordKey(taken, object)
 }
 
 // forget forgets an object that is no longer wanted.
-func (r *Reconciler[T]) forget(owner client.Object, object client.ObjectKey) {
+func forget(pacer *writepace.Pacer, owner client.Object, object client.ObjectKey) {
 	taken, refused := paceKeys(owner, object)
-	r.Pacer.Forget(taken)
-	r.Pacer.Forget(refused)
+	pacer.Forget(taken)
+	pacer.Forget(refused)
 }

@@ -79,13 +79,13 @@ func (r *Reconciler[T]) Ensure(ctx context.Context, owner client.Object, desired
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	delay := r.delay(owner, key)
+	delay := writeDelay(r.Pacer, owner, key)
 	if !found {
 		if delay > 0 {
 			return reconcile.Result{RequeueAfter: delay}, nil
 		}
 		err = r.Client.Create(ctx, desired)
-		pause, repeated := r.record(owner, desired, err)
+		pause, repeated := record(r.Pacer, owner, desired, err)
 		if repeated {
 			r.warnRepeated(owner, desired, pause)
 		}
@@ -142,7 +142,7 @@ func (r *Reconciler[T]) patch(ctx context.Context, owner client.Object, current,
 	// The answer is decoded into the corrected object, which may share parts with the desired one.
 	desired, _ = desired.DeepCopyObject().(T)
 	err := r.Client.Patch(ctx, corrected, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
-	pause, repeated := r.record(owner, current, err)
+	pause, repeated := record(r.Pacer, owner, current, err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: watchLag}, nil
@@ -185,7 +185,7 @@ func (r *Reconciler[T]) Remove(
 	if err != nil {
 		return err
 	}
-	r.forget(owner, key)
+	forget(r.Pacer, owner, key)
 	if !found || !r.belongsTo(current, owner, labels) || current.GetDeletionTimestamp() != nil {
 		return nil
 	}
