@@ -37,7 +37,6 @@ func (s size) isLarge() bool { return s.methods > maxMethods || s.fields > maxFi
 var exceptions = map[string]size{
 	"pkg/allocator.attempt":                            {26, 11},
 	"pkg/allocator.reservation":                        {4, 13},
-	"pkg/allocator.unfinishedClaims":                   {16, 8},
 	"pkg/allocator/plan.Assessment":                    {18, 16},
 	"pkg/allocator/plan.Plan":                          {11, 13},
 	"pkg/allocator/plan.State":                         {8, 15},
@@ -55,7 +54,6 @@ var exceptions = map[string]size{
 	"pkg/cli.e2bKeyListOptions":                        {17, 0},
 	"pkg/cli.e2bKeyOptions":                            {16, 0},
 	"pkg/cli.topOptions":                               {16, 0},
-	"pkg/client/fake.store":                            {16, 1},
 	"pkg/controllers/sandboxset/replenish.observation": {30, 23},
 	"pkg/controllers/sandboxset/replenish.setState":    {3, 15},
 	"pkg/runtimeserver/files.Service":                  {17, 4},

@@ -58,11 +58,7 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	isNewer := u == nil || u.setClaim(claim)
 	switch {
 	case isNewer && claims.Unfinished(claim) && f.unfinished.of(claim.UID) == nil: // or no more
-		if isEvent && !plan.IsReopened(claim) {
-			f.unfinished.adoptNew(claim)
-		} else {
-			f.unfinished.adopt(claim)
-		}
+		f.unfinished.adopt(claim, isEvent && !plan.IsReopened(claim))
 	case isNewer && u != nil:
 		f.unfinished.due.Add(claim.UID)
 	}

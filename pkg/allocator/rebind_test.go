@@ -192,7 +192,7 @@ func TestClaimIsOpenedAgainWhileItIsForgotten(t *testing.T) {
 	for phase, stays := range map[v1alpha1.SandboxClaimPhase]bool{v1alpha1.SandboxClaimPhaseClaiming: true, v1alpha1.SandboxClaimPhaseCompleted: false} {
 		claim := next.state.Claim.DeepCopy()
 		claim.Status.Phase, claim.ResourceVersion = phase, "99"
-		d.finisher.unfinished.adopt(claim)
+		d.finisher.unfinished.adopt(claim, false)
 		u := d.finisher.unfinished.of(uid)
 		u.setClaim(claim)
 		d.finisher.unfinished.forget(u, uid)

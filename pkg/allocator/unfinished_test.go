@@ -197,7 +197,7 @@ func TestPlaceOfAClaim(t *testing.T) {
 	stored.CreationTimestamp = created.CreationTimestamp.Rfc3339Copy()
 	here, there := newDesk(t).finisher.unfinished, newDesk(t).finisher.unfinished
 	opened := here.open(t.Context(), created, time.Now().Add(2*time.Second)).waiter.Place
-	there.adopt(stored)
+	there.adopt(stored, false)
 	adopted := there.of("u").waiter.Place
 	if opened.Since.String() != opened.Since.Round(0).String() || !opened.Since.Equal(adopted.Since) {
 		t.Errorf("where it is created its place is of %s, elsewhere of %s", opened.Since, adopted.Since)

@@ -93,13 +93,9 @@ func (c *unfinishedClaims) begin(u *unfinishedClaim, uid types.UID) {
 	c.due.Add(uid)
 }
 
-// adopt adds a claim that existed before this server received it, and makes it due.
-func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
-
-// adoptNew adds a claim whose creation the watch has just reported, and makes it due.
-func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
-
-func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
+// adopt adds a claim that this server did not create, and makes it due. sawCreation is set if the
+// watch has just reported that it was created.
+func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	u := c.newUnfinished(claim)
 	u.claim, u.start.sawCreation = claim, sawCreation
 	u.start.set(claim)
@@ -150,7 +146,7 @@ func (c *unfinishedClaims) forget(u *unfinishedClaim, uid types.UID) {
 	c.due.Forget(uid)
 	close(u.done)
 	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
-		c.adopt(claim)
+		c.adopt(claim, false)
 	}
 }
 

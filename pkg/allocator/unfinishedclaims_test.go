@@ -92,7 +92,7 @@ func TestClaimsByNamespace(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(known.namespaces.in("ns-1"))); !slices.Equal(got, []types.UID{"1", "3", "5"}) {
 		t.Errorf("the claims of a namespace are %v", got)
 	}
-	known.adopt(claimAt("1", 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = "ns-1" }))
+	known.adopt(claimAt("1", 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = "ns-1" }), false)
 	if u := known.of("1"); known.namespaces.in("ns-1")["1"] != u {
 		t.Error("a claim that was known is another one")
 	}
@@ -141,7 +141,7 @@ func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 		}
 		for _, namespace := range others {
 			uid := types.UID(namespace)
-			known.adopt(claimAt(uid, 5, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }))
+			known.adopt(claimAt(uid, 5, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }), false)
 			known.forget(known.of(uid), uid)
 		}
 	}()

@@ -125,13 +125,13 @@ func (c *Clientset) claimTimeout(action testing.Action) *metav1.Duration {
 func (c *Clientset) Fill(namespace, set string, n int) ([]string, error) {
 	c.Lock()
 	defer c.Unlock()
-	owner, err := c.store.set(namespace, set)
+	owner, err := c.Tracker().Get(setsResource, namespace, set)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for range n {
-		sandbox := pooled(owner)
+		sandbox := pooled(owner.(*v1alpha1.SandboxSet))
 		if err := c.Tracker().Create(sandboxesResource, sandbox, namespace); err != nil {
 			return names, err
 		}

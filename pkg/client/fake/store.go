@@ -47,14 +47,6 @@ func (s store) claim(namespace, name string) (*v1alpha1.SandboxClaim, error) {
 	return obj.(*v1alpha1.SandboxClaim).DeepCopy(), nil
 }
 
-func (s store) set(namespace, name string) (*v1alpha1.SandboxSet, error) {
-	obj, err := s.tracker.Get(setsResource, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return obj.(*v1alpha1.SandboxSet).DeepCopy(), nil
-}
-
 // sandboxes returns those of a namespace for which wanted is true, the oldest first.
 func (s store) sandboxes(namespace string, wanted func(*v1alpha1.Sandbox) bool) ([]*v1alpha1.Sandbox, error) {
 	obj, err := s.tracker.List(sandboxesResource, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"), namespace)

@@ -33,7 +33,7 @@ func isResumeOver(sb *v1alpha1.Sandbox, now time.Time) bool {
 // if too many requests of the team wait, it returns a 503 with message. A request that waits releases its
 // slot, so that other requests of its team can use it.
 func (c *call) await(sb *v1alpha1.Sandbox, isDone func(*v1alpha1.Sandbox, time.Time) bool, message string) (*v1alpha1.Sandbox, error) {
-	if isDone(sb, c.now()) {
+	if isDone(sb, c.cluster.now()) {
 		return sb, nil
 	}
 	later := &Error{Code: http.StatusServiceUnavailable, Message: message, RetryAfter: time.Second}

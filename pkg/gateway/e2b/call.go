@@ -44,8 +44,6 @@ func (c *call) checkKey() error {
 	return nil
 }
 
-func (c *call) now() time.Time { return c.cluster.now() }
-
 // waitUntilStopped waits until the proxy of this gateway knows that the sandbox of the id in the path
 // does not run. It is called before a pause or a delete is answered, so that the client does not reach
 // the sandbox after the response.

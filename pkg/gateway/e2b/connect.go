@@ -19,7 +19,7 @@ const resumedAtLeast = 300 * time.Second
 // resume is the connect of SDKs before 2.8. They call it for a sandbox that is not running.
 func resume(c *call) error {
 	return c.connectIf(func(sb *v1alpha1.Sandbox) error {
-		if mapping.StateOf(sb, c.now()) == mapping.StateRunning {
+		if mapping.StateOf(sb, c.cluster.now()) == mapping.StateRunning {
 			return &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
 		}
 		return nil
@@ -37,7 +37,7 @@ func (c *call) connectIf(check func(*v1alpha1.Sandbox) error) error {
 		return err
 	}
 	before, sb, err := c.patchByID(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		return connectChange(sb, timeout, c.now()), check(sb)
+		return connectChange(sb, timeout, c.cluster.now()), check(sb)
 	})
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func connectChange(sb *v1alpha1.Sandbox, timeout time.Duration, now time.Time) *
 // respondWhenReady responds when a sandbox can be used: with 200 if it could be used before the change,
 // and with 201 if the request had to wait.
 func (c *call) respondWhenReady(before, sb *v1alpha1.Sandbox) error {
-	if mapping.StateOf(before, c.now()) == mapping.StateRunning {
+	if mapping.StateOf(before, c.cluster.now()) == mapping.StateRunning {
 		return c.respondWithSandbox(http.StatusOK, sb)
 	}
 	sb, err := c.await(sb, isResumeOver, "the sandbox is not ready yet: connect again to wait for it")

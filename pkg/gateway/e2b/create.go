@@ -54,7 +54,7 @@ func createSandbox(c *call) error {
 	if err != nil {
 		return err
 	}
-	began := c.now()
+	began := c.cluster.now()
 	plan, err := mapping.NewCreatePlan(&body, c.caller.KeyID, c.api.options.Limits, began)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func createSandbox(c *call) error {
 	if err != nil {
 		return create.giveBackUnlessKeyed(err)
 	}
-	if plan.MayOutlastTimeout || c.now().Sub(began) > restartAfter {
+	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > restartAfter {
 		if err := create.restartTimeout(ctx); err != nil {
 			return create.giveBackUnlessKeyed(err)
 		}
@@ -215,7 +215,7 @@ func (c *creation) restartTimeout(ctx context.Context) error {
 		if mapping.HasChangedTimeout(sb, c.claim) {
 			return mapping.NoChange(sb), nil
 		}
-		return mapping.SetTimeout(sb, c.call.now().Add(c.plan.Timeout)), nil
+		return mapping.SetTimeout(sb, c.call.cluster.now().Add(c.plan.Timeout)), nil
 	})
 	return err
 }

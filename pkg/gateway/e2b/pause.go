@@ -33,7 +33,7 @@ func pause(c *call) error {
 		case sb.Spec.Paused && retention == "":
 			return mapping.NoChange(sb), nil // the retention of the first pause stays
 		}
-		return mapping.Pause(sb, retention, c.now()), nil
+		return mapping.Pause(sb, retention, c.cluster.now()), nil
 	})
 	if err != nil {
 		return err

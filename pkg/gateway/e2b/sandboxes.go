@@ -52,7 +52,7 @@ func getSandbox(c *call) error {
 }
 
 func (c *call) info(sb *v1alpha1.Sandbox) mapping.Info {
-	return mapping.InfoOf(sb, c.api.options.EnvdVersion, c.api.options.Domain, c.now())
+	return mapping.InfoOf(sb, c.api.options.EnvdVersion, c.api.options.Domain, c.cluster.now())
 }
 
 // deleteSandbox deletes a sandbox. The cluster deletes its claim later.

@@ -54,7 +54,9 @@ func setTimeout(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return mapping.SetTimeout(sb, c.now().Add(timeout)) })
+	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change {
+		return mapping.SetTimeout(sb, c.cluster.now().Add(timeout))
+	})
 }
 
 // refresh extends the life of a sandbox, for old SDKs. A timeout of 0 leaves its end as it is.
@@ -67,7 +69,7 @@ func refresh(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return extendChange(sb, timeout, c.now()) })
+	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return extendChange(sb, timeout, c.cluster.now()) })
 }
 
 // changeTimeout changes the timeout of a sandbox whose pod runs, ready or not: a client can extend the
