@@ -56,7 +56,6 @@ var exceptions = map[string]size{
 	"pkg/cli.topOptions":                               {16, 0},
 	"pkg/controllers/sandboxset/replenish.observation": {30, 23},
 	"pkg/controllers/sandboxset/replenish.setState":    {3, 15},
-	"pkg/runtimeserver/files.Service":                  {17, 4},
 	"pkg/runtimeserver/process.Process":                {17, 15},
 	"pkg/storecheck/invariants.sandbox":                {2, 13},
 	"registry/sandbox/sandbox.Strategy":                {17, 5},

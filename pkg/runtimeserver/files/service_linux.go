@@ -47,9 +47,9 @@ func NewService(a *access.State, s *streams.Limit, c clock.WithTicker) *Service 
 // Close ends the watchers.
 func (s *Service) Close() { s.watchers.close() }
 
-// of returns the user of a request and the absolute form of paths.
-func (s *Service) of(header http.Header, paths ...*string) (users.User, error) {
-	name, folder := s.access.Defaults()
+// userOf returns the user of a request and the absolute form of paths.
+func userOf(a *access.State, header http.Header, paths ...*string) (users.User, error) {
+	name, folder := a.Defaults()
 	u, err := users.Of(header, name)
 	if err != nil {
 		return u, err
@@ -99,7 +99,7 @@ func asError(err error) error {
 // Stat describes a path.
 func (s *Service) Stat(_ context.Context, req *connect.Request[filesystempb.StatRequest]) (*connect.Response[filesystempb.StatResponse], error) {
 	path := req.Msg.GetPath()
-	u, err := s.of(req.Header(), &path)
+	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Service) Stat(_ context.Context, req *connect.Request[filesystempb.Stat
 // MakeDir makes a folder and those above it, which belong to the user.
 func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.MakeDirRequest]) (*connect.Response[filesystempb.MakeDirResponse], error) {
 	path := req.Msg.GetPath()
-	u, err := s.of(req.Header(), &path)
+	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.M
 // Move renames a path. The folder that it comes to is made.
 func (s *Service) Move(_ context.Context, req *connect.Request[filesystempb.MoveRequest]) (*connect.Response[filesystempb.MoveResponse], error) {
 	from, to := req.Msg.GetSource(), req.Msg.GetDestination()
-	u, err := s.of(req.Header(), &from, &to)
+	u, err := userOf(s.access, req.Header(), &from, &to)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (s *Service) Move(_ context.Context, req *connect.Request[filesystempb.Move
 // ListDir lists what is below a folder, down to a depth; 1 is what is in it.
 func (s *Service) ListDir(_ context.Context, req *connect.Request[filesystempb.ListDirRequest]) (*connect.Response[filesystempb.ListDirResponse], error) {
 	path := req.Msg.GetPath()
-	u, err := s.of(req.Header(), &path)
+	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (s *Service) ListDir(_ context.Context, req *connect.Request[filesystempb.L
 // Remove removes a path and all below it. It is no error if there is none.
 func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.RemoveRequest]) (*connect.Response[filesystempb.RemoveResponse], error) {
 	path := req.Msg.GetPath()
-	u, err := s.of(req.Header(), &path)
+	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}

@@ -192,7 +192,7 @@ func (s *Service) WatchDir(ctx context.Context, req *connect.Request[filesystemp
 	}
 	defer done()
 	path := req.Msg.GetPath()
-	u, err := s.of(req.Header(), &path)
+	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return err
 	}
@@ -209,12 +209,12 @@ func (s *Service) WatchDir(ctx context.Context, req *connect.Request[filesystemp
 	if err := stream.Send(&filesystempb.WatchDirResponse{Event: &filesystempb.WatchDirResponse_Start{Start: &filesystempb.WatchDirResponse_StartEvent{}}}); err != nil {
 		return err
 	}
-	return s.follow(ctx, w, streams.KeepAlive(req.Header()), stream.Send)
+	alive := s.clock.NewTicker(streams.KeepAlive(req.Header()))
+	defer alive.Stop()
+	return w.follow(ctx, alive, stream.Send)
 }
 
-func (s *Service) follow(ctx context.Context, w *watch, interval time.Duration, send func(*filesystempb.WatchDirResponse) error) error {
-	alive := s.clock.NewTicker(interval)
-	defer alive.Stop()
+func (w *watch) follow(ctx context.Context, alive clock.Ticker, send func(*filesystempb.WatchDirResponse) error) error {
 	for {
 		select {
 		case event, ok := <-w.notify.Events:
@@ -374,7 +374,7 @@ func (w *watcher) keep(events []*filesystempb.FilesystemEvent, err error) {
 // CreateWatcher begins to keep the changes in a folder.
 func (s *Service) CreateWatcher(_ context.Context, req *connect.Request[filesystempb.CreateWatcherRequest]) (*connect.Response[filesystempb.CreateWatcherResponse], error) {
 	path := req.Msg.GetPath()
-	u, err := s.of(req.Header(), &path)
+	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
