@@ -122,11 +122,10 @@ func (w *Waiter) Join(wants Wants, most int) bool {
 func (w *Waiter) Leave() {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	if w.Need == 0 { // it is in no line, as a claim that got all at once
-		w.Wants = Wants{}
-		return
+	if w.Need > 0 { // a claim that got all at once is in no line
+		w.shard.wait(w, Wants{}, w.watched, 0)
 	}
-	w.shard.wait(w, Wants{}, w.watched, 0)
+	w.Wants = Wants{}
 }
 
 // Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
