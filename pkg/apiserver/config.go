@@ -201,7 +201,7 @@ func (cfg *Config) Complete() CompletedConfig {
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
 		handler = withClaimOptions(handler)
-		handler = withReads(handler, withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits, conns))
+		handler = withReads(handler, withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits, conns)))
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

@@ -1,0 +1,58 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+)
+
+const (
+	// maxLists is how many lists are handled at a time, and maxListsOfUser how many of them are of one user.
+	maxLists, maxListsOfUser = 256, 32
+	// maxGets is how many single objects are read at a time, and maxGetsOfUser how many of them by one user.
+	maxGets, maxGetsOfUser = 2048, 256
+)
+
+// withReadLimits refuses a list or get with 429 if its user has too many under way. Each has a seat of API
+// priority and fairness, which all ServiceAccounts share, until its client has read the response: without this, a
+// user who reads none of them takes all seats. accountOf says who a user counts for. It has to be inside of
+// authentication.
+func withReadLimits(handler http.Handler) http.Handler {
+	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || !info.IsResourceRequest || info.Subresource == "proxy" {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		slots := gets
+		switch info.Verb {
+		case "list":
+			slots = lists
+		case "get":
+		default:
+			handler.ServeHTTP(w, req)
+			return
+		}
+		var account string
+		if user, ok := request.UserFrom(req.Context()); ok {
+			account = accountOf(user.GetName())
+		}
+		release, ok := slots.Take(account)
+		if !ok {
+			err := apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1)
+			responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+			return
+		}
+		defer release()
+		handler.ServeHTTP(w, req)
+	})
+}
