@@ -47,8 +47,12 @@ CLUSTER_DIR ?= _output/cluster
 CLUSTER_PORT ?= 0
 CLUSTER_ETCD_PORT ?= 0
 CLUSTER_CLEAN ?=
+# NODES=real starts nodes that run containers, on Linux as root, in place of simulated ones;
+# REAL_NODES says how many. CLUSTERARGS=--nodes=4 has both kinds.
+NODES ?= simulated
+REAL_NODES ?= 1
 CLUSTERARGS ?=
-clusterflags = --dir=$(CLUSTER_DIR) --port=$(CLUSTER_PORT) --etcd-port=$(CLUSTER_ETCD_PORT) $(if $(CLUSTER_CLEAN),--clean) $(CLUSTERARGS)
+clusterflags = --dir=$(CLUSTER_DIR) --port=$(CLUSTER_PORT) --etcd-port=$(CLUSTER_ETCD_PORT) $(if $(CLUSTER_CLEAN),--clean) $(if $(filter real,$(NODES)),--real-nodes=$(REAL_NODES)) $(CLUSTERARGS)
 # Such as MUTATIONARGS='-run etcdtxn'.
 MUTATIONARGS ?=
 # Such as IMAGEARGS='-platforms linux/arm64 -registry registry.example/team'.
@@ -86,7 +90,7 @@ run: build kubectl ## Start a server that stays up, data in _output/run (RUNARGS
 	@hack/run.sh $(RUNARGS)
 
 .PHONY: cluster-up
-cluster-up: build controlplane ## Start a local control plane with Sandlot in the background (CLUSTER_*)
+cluster-up: build controlplane $(if $(filter real,$(NODES)),node-tools) ## Start a local control plane with Sandlot in the background (CLUSTER_*, NODES=real)
 	@go build -o bin/ ./hack/cluster
 	@bin/cluster up $(clusterflags)
 
@@ -219,6 +223,10 @@ mutations: ## Change the code where tests must notice, fail if they do not (minu
 controlplane: ## Build the programs of a control plane into bin/ (minutes at first; KUBERNETES=1.36)
 	@for tool in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok promcheck helm; do \
 		hack/tool.sh $$tool >/dev/null || exit; done
+
+.PHONY: node-tools
+node-tools: ## Build what runs the containers of real nodes into bin/ (minutes at first; KUBERNETES=1.36)
+	@for tool in kubelet containerd containerd-shim-runc-v2 ctr; do hack/tool.sh $$tool >/dev/null || exit; done
 
 .PHONY: kubectl
 kubectl: ## Build the pinned kubectl into bin/

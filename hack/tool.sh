@@ -16,6 +16,7 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 name="${1:?usage: hack/tool.sh NAME}"
 bin="$root/bin"
 ldflags='-s -w'
+tags=
 case "$name" in
 golangci-lint)
   module=hack/tools/lint
@@ -29,7 +30,7 @@ vale)
   module=hack/tools/prose
   package=github.com/errata-ai/vale/v2/cmd/vale
   ;;
-kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
+kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubelet)
   module="hack/controlplane${KUBERNETES:+/$KUBERNETES}"
   bin+="${KUBERNETES:+/$KUBERNETES}"
   package="k8s.io/kubernetes/cmd/$name"
@@ -53,6 +54,12 @@ etcdctl | etcdutl)
 versitygw)
   module=hack/versitygw
   package=github.com/versity/versitygw/cmd/versitygw
+  ;;
+containerd | containerd-shim-runc-v2 | ctr)
+  module=hack/containerd
+  package="github.com/containerd/containerd/v2/cmd/$name"
+  # Drivers of file systems that no test has.
+  tags=no_btrfs,no_devmapper,no_zfs
   ;;
 helm)
   module=hack/helm
@@ -81,7 +88,7 @@ if [[ ! -x "$binary" || go.mod -nt "$binary" || go.sum -nt "$binary" || -n "$(fi
   mkdir -p "$bin"
   # Renamed into place: a caller beside us never sees half a file.
   # Without paths, etcd shares what is compiled with its image.
-  go build -trimpath -o "$binary.$$" -ldflags "$ldflags" "$package"
+  go build -trimpath -tags "$tags" -o "$binary.$$" -ldflags "$ldflags" "$package"
   mv "$binary.$$" "$binary"
 fi
 echo "$binary"

@@ -30,6 +30,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/datadir"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
 )
 
 // stopPatience is how long everything may take to stop before it is killed. Each
@@ -40,6 +41,8 @@ type options struct {
 	dir   string
 	clean bool
 	plane controlplane.Options
+	// realNodes is how many nodes run containers.
+	realNodes int
 	// sandlot is what runs against the control plane.
 	sandlot controlplane.SandlotOptions
 	// args are the flags.
@@ -51,9 +54,12 @@ type state struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// Pid is that of "cluster serve".
 	Pid int `json:"pid"`
+	// RealNodes is how many nodes run containers.
+	RealNodes int `json:"realNodes,omitempty"`
 }
 
 func main() {
+	realnode.Main() // "cluster serve" starts this program as a node
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -73,7 +79,8 @@ func run(ctx context.Context, args []string) (err error) {
 	flags.BoolVar(&o.clean, "clean", false, "Remove the data: before the start, or after the stop.")
 	flags.IntVar(&o.plane.APIServerPort, "port", 0, "Port of kube-apiserver. 0 takes that of the last time, or a free one.")
 	flags.IntVar(&o.plane.EtcdPort, "etcd-port", 0, "Port of the cluster's etcd. 0 takes that of the last time, or a free one.")
-	flags.IntVar(&o.plane.Nodes, "nodes", 0, "Simulated nodes, each with room for 10,000 pods. 0 means 4.")
+	flags.IntVar(&o.plane.Nodes, "nodes", 0, "Simulated nodes, each with room for 10,000 pods. 0 means 4, or none beside real nodes.")
+	flags.IntVar(&o.realNodes, "real-nodes", 0, "Nodes that run containers, on Linux as root. Their label is "+realnode.Label+"=true, and beside simulated nodes they have a taint of this key.")
 	flags.StringVar(&o.sandlot.Overlay, "overlay", "default", "Overlay of artifacts/deploy to run: default, or single.")
 	flags.IntVar(&o.sandlot.Replicas, "replicas", 0, "Replicas of sandlot-apiserver. 0 means as the overlay needs.")
 	if err := flags.Parse(o.args); err != nil {
@@ -121,15 +128,23 @@ func serve(ctx context.Context, o *options) (err error) {
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
 	o.plane.Dir = o.dir
+	if o.realNodes > 0 && o.plane.Nodes == 0 {
+		o.plane.Nodes = -1
+	}
 	plane, err := controlplane.Start(ctx, o.plane)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
+	nodes, err := startNodes(ctx, o, plane)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, nodes.stop()) }()
 	if _, err := plane.Install(ctx, o.sandlot); err != nil {
 		return err
 	}
-	content, err := json.Marshal(state{Kubeconfig: plane.Kubeconfig(), Pid: os.Getpid()})
+	content, err := json.Marshal(state{Kubeconfig: plane.Kubeconfig(), Pid: os.Getpid(), RealNodes: o.realNodes})
 	if err != nil {
 		return err
 	}
@@ -168,13 +183,9 @@ func up(ctx context.Context, o *options) error {
 
   export KUBECONFIG=%s
 
-  bin/kubectl apply -f artifacts/example/
-  bin/kubectl get sandboxsets,sandboxes,pods
-  bin/kubectl create -f artifacts/example/claims/one.yaml
-  bin/kubectl get sandboxclaims
-
+%s
 Logs are in %s. "make cluster-down" stops it.
-`, s.Kubeconfig, filepath.Join(o.dir, "log"))
+`, s.Kubeconfig, s.next(), filepath.Join(o.dir, "log"))
 	return nil
 }
 
@@ -239,6 +250,9 @@ func down(ctx context.Context, o *options) error {
 		fmt.Println("The cluster has stopped.")
 	default:
 		fmt.Println("No cluster is running in", o.dir)
+		if err := realnode.Sweep(); err != nil { // it may have been killed
+			return err
+		}
 	}
 	if o.clean {
 		return os.RemoveAll(o.dir)

@@ -23,11 +23,14 @@ var children = sync.OnceValue(func() chan<- func() {
 	return starts
 })
 
-// startChild starts a process that is killed when this one ends, however that
+// StartChild starts a process that is killed when this one ends, however that
 // happens. It is in a group of its own, so that an interrupt from the terminal
 // reaches us alone, who stop the children in order.
-func startChild(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+func StartChild(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	started := make(chan error, 1)
 	children() <- func() { started <- cmd.Start() }
 	return <-started

@@ -7,5 +7,5 @@ package controlplane
 
 import "os/exec"
 
-// startChild starts a process. If this one is killed, the child stays.
-func startChild(cmd *exec.Cmd) error { return cmd.Start() }
+// StartChild starts a process. If this one is killed, the child stays.
+func StartChild(cmd *exec.Cmd) error { return cmd.Start() }

@@ -75,6 +75,9 @@ func (c *ControlPlane) apiServerCommand(path string) command {
 			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 			"--proxy-client-cert-file=" + c.pki.file(proxyClientName+".crt"),
 			"--proxy-client-key-file=" + c.pki.file(proxyClientName+".key"),
+			// Without a CA for kubelets: tests play some with certificates of their own.
+			"--kubelet-client-certificate=" + c.pki.file(kubeletClientName+".crt"),
+			"--kubelet-client-key=" + c.pki.file(kubeletClientName+".key"),
 			"--service-account-issuer=" + serviceAccountIssuer,
 			"--service-account-key-file=" + c.pki.file(serviceAccountsFile),
 			"--service-account-signing-key-file=" + c.pki.file(serviceAccountsFile),
@@ -119,10 +122,8 @@ func (c *ControlPlane) controllerManagerCommand(path, kubeconfig string, port in
 			"--root-ca-file="+c.pki.file(clusterCAFile),
 			"--service-account-private-key-file="+c.pki.file(serviceAccountsFile),
 			"--use-service-account-credentials=true",
-			// A machine that is short of time must not lose nodes, nor one whose kwok is
-			// stopped for a while.
-			"--node-monitor-grace-period=15m",
-			"--node-startup-grace-period=15m",
+			"--node-monitor-grace-period="+c.options.NodeGrace.String(),
+			"--node-startup-grace-period="+c.options.NodeGrace.String(),
 		),
 		ready: get(c.client, "https://"+address(port)+"/healthz"),
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -32,8 +33,13 @@ type Options struct {
 	BinDir string
 	// APIServerPort and EtcdPort are ports of 127.0.0.1; 0 takes a free one.
 	APIServerPort, EtcdPort int
-	// Nodes is how many nodes are simulated, each with room for 10,000 pods; 0 means 4.
+	// Nodes is how many nodes are simulated, each with room for 10,000 pods; 0 means 4, and a
+	// negative number none.
 	Nodes int
+	// NodeGrace is how long a node may be silent before its pods are no longer ready. 0 is 15
+	// minutes: a machine that is short of time must not lose nodes, nor one whose kwok is
+	// stopped for a while.
+	NodeGrace time.Duration
 	// PodCIDR is what simulated pods get their addresses from: a loopback address
 	// and its prefix length. Empty is 127.1.0.1/16.
 	PodCIDR string
@@ -111,6 +117,9 @@ func prepare(o Options) (*ControlPlane, error) {
 	}
 	if o.Nodes == 0 {
 		o.Nodes = defaultNodes
+	}
+	if o.NodeGrace == 0 {
+		o.NodeGrace = defaultNodeGrace
 	}
 	c := &ControlPlane{options: o}
 	for _, dir := range []string{o.Dir, c.logDir(), c.home()} {
@@ -268,6 +277,9 @@ func (c *ControlPlane) Processes() []*Process {
 func (c *ControlPlane) AuditLog() string {
 	return filepath.Join(c.logDir(), "kube-apiserver-audit.log")
 }
+
+// Program returns the path of a program that a cluster needs, such as kubelet.
+func (c *ControlPlane) Program(name string) (string, error) { return c.programs.path(name) }
 
 // Dir returns the folder of everything that the control plane keeps.
 func (c *ControlPlane) Dir() string { return c.options.Dir }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +18,9 @@ import (
 )
 
 const (
-	defaultNodes = 4
-	podsPerNode  = "10000"
+	defaultNodes     = 4
+	defaultNodeGrace = 15 * time.Minute
+	podsPerNode      = "10000"
 	// kwokAnnotation marks a node that only kwok speaks for.
 	kwokAnnotation = "kwok.x-k8s.io/node"
 	kwokNode       = "fake"

@@ -33,6 +33,7 @@ const (
 	serviceAccountsFile = "service-accounts.key"
 	servingName         = "serving"
 	proxyClientName     = "front-proxy-client"
+	kubeletClientName   = "kubelet-client"
 )
 
 // servingHosts are the names by which the servers of the control plane are asked.
@@ -61,13 +62,21 @@ func openPKI(dir string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
+	kubeletClient, err := cluster.Ensure(kubeletClientName, localpki.Leaf{
+		CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}, Client: true,
+	})
+	if err != nil {
+		return nil, err
+	}
 	for name, content := range map[string][]byte{
-		clusterCAFile:            cluster.CA(),
-		proxyCAFile:              proxy.CA(),
-		servingName + ".crt":     serving.Cert,
-		servingName + ".key":     serving.Key,
-		proxyClientName + ".crt": proxyClient.Cert,
-		proxyClientName + ".key": proxyClient.Key,
+		clusterCAFile:              cluster.CA(),
+		proxyCAFile:                proxy.CA(),
+		servingName + ".crt":       serving.Cert,
+		servingName + ".key":       serving.Key,
+		proxyClientName + ".crt":   proxyClient.Cert,
+		proxyClientName + ".key":   proxyClient.Key,
+		kubeletClientName + ".crt": kubeletClient.Cert,
+		kubeletClientName + ".key": kubeletClient.Key,
 	} {
 		if err := os.WriteFile(p.file(name), content, 0o600); err != nil {
 			return nil, err

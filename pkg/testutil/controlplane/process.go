@@ -162,7 +162,7 @@ func (p *Process) launch() error {
 	cmd := exec.Command(p.command.path, p.command.args...)
 	cmd.Env = append(os.Environ(), p.command.env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := startChild(cmd); err != nil {
+	if err := StartChild(cmd); err != nil {
 		return err
 	}
 	r := &run{cmd: cmd, exited: make(chan struct{})}

@@ -20,6 +20,9 @@ const (
 	minorVariable = "KUBERNETES"
 )
 
+// nodePrograms are those that only a real node runs.
+var nodePrograms = map[string]bool{"kubelet": true, "containerd": true, "containerd-shim-runc-v2": true, "ctr": true}
+
 // programs finds programs by name.
 type programs struct {
 	folders []string // the first that has a program wins
@@ -57,8 +60,14 @@ func findPrograms(binDir string) (programs, error) {
 // be of another one.
 func (p programs) path(name string) (string, error) {
 	folders, hint := p.folders, "make controlplane builds it"
-	if p.minor != "" && strings.HasPrefix(name, "kube-") {
-		folders, hint = folders[:1], "make controlplane KUBERNETES="+p.minor+" builds it"
+	switch {
+	case nodePrograms[name]:
+		hint = "make node-tools builds it"
+	case p.minor != "" && strings.HasPrefix(name, "kube-"):
+		hint = "make controlplane KUBERNETES=" + p.minor + " builds it"
+	}
+	if p.minor != "" && strings.HasPrefix(name, "kube") && name != "kubectl" {
+		folders = folders[:1]
 	}
 	for _, dir := range folders {
 		path := filepath.Join(dir, name)

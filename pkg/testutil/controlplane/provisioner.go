@@ -24,6 +24,8 @@ const (
 	StorageClass = "simulated"
 	// provisionerName is who makes them.
 	provisionerName = "testing.sandlot.io/simulated"
+	// simulatedVolumes is where the volumes are on a real node, which keeps it in its own folder.
+	simulatedVolumes = "/var/lib/simulated/"
 
 	// annotationProvisioner is where kube-controller-manager asks a provisioner for the
 	// volume of a claim, annotationProvisionedBy where it is asked not to delete it itself.
@@ -132,7 +134,7 @@ func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 			VolumeMode:                    claim.Spec.VolumeMode,
 			StorageClassName:              StorageClass,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/simulated/" + name}},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: simulatedVolumes + name}},
 			ClaimRef: &corev1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 			},

@@ -45,6 +45,20 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 	return config, nil
 }
 
+// Kubelet is for the kubelet of a node. Its certificate is that of its server as well, at some
+// addresses.
+func (c *ControlPlane) Kubelet(node string, addresses ...string) (*rest.Config, error) {
+	cert, err := c.pki.cluster.Issue(localpki.Leaf{
+		CommonName: "system:node:" + node, Organization: []string{"system:nodes"}, Hosts: addresses, Client: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := c.config()
+	config.TLSClientConfig.CertData, config.TLSClientConfig.KeyData = cert.Cert, cert.Key
+	return config, nil
+}
+
 // UserKubeconfig writes what User returns to a file and returns its path.
 func (c *ControlPlane) UserKubeconfig(name string, groups ...string) (path string, err error) {
 	user, err := c.User(name, groups...)

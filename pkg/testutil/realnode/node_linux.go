@@ -1,0 +1,196 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+)
+
+const (
+	// namespaces are those of a node.
+	namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
+
+	// startPatience is how long a node may take to be ready. It is no measure of speed:
+	// machines that run tests are busy.
+	startPatience = 5 * time.Minute
+	readyInterval = 100 * time.Millisecond
+)
+
+// Node is a running node.
+type Node struct {
+	options Options
+	plane   *controlplane.ControlPlane
+	tools   *tools
+	// dir is what the node keeps: it is there again when one of this name is started again.
+	dir    string
+	number *number
+
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when all processes of the node have ended
+	forward *forwarder
+}
+
+// supported returns why this machine can have no real node, or nil.
+func supported() error {
+	if os.Geteuid() != 0 {
+		return errUnsupported
+	}
+	// Root of a container often may not.
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{mainVariable + "=" + mainTry}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("real nodes need namespaces, which root of this machine may not make: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Start starts a node, and returns when pods can be scheduled to it.
+func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*Node, error) {
+	if err := Missing(plane); err != nil {
+		return nil, err
+	}
+	n := &Node{options: o, plane: plane, dir: filepath.Join(plane.Dir(), "nodes", o.Name)}
+	var err error
+	if n.tools, err = findTools(plane); err != nil {
+		return nil, err
+	}
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting node %s: %w", o.Name, err), n.Stop())
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	for _, dir := range []string{"", folderEtc, folderLog, folderLib, folderVarLog} {
+		if err := os.MkdirAll(filepath.Join(n.dir, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	var err error
+	if n.number, err = takeNumber(filepath.Join(n.dir, "number")); err != nil {
+		return err
+	}
+	if err := n.writeConfigs(); err != nil {
+		return err
+	}
+	if err := makeCgroups(n.number.cgroup()); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := n.boot(ctx); err != nil {
+		return err
+	}
+	return n.awaitReady(ctx, started)
+}
+
+// boot starts the process of the node.
+func (n *Node) boot(ctx context.Context) error {
+	log, err := os.OpenFile(filepath.Join(n.dir, folderLog, "node.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has it by then
+	n.cmd = exec.Command("/proc/self/exe")
+	n.cmd.Env = []string{mainVariable + "=" + mainNode}
+	n.cmd.Stdout, n.cmd.Stderr = log, log
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	stdin, err := n.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer stdin.Close()
+	if err := controlplane.StartChild(n.cmd); err != nil {
+		return err
+	}
+	n.exited = make(chan struct{})
+	go func() { // ends with the process
+		defer close(n.exited)
+		_ = n.cmd.Wait() // what it returns is in ProcessState
+	}()
+	if err := n.number.connect(ctx, n.tools.ip, n.cmd.Process.Pid); err != nil {
+		return err
+	}
+	server := strings.TrimPrefix(n.plane.Config().Host, "https://")
+	if n.forward, err = startForwarder(ctx, n.number.hostAddress()+":"+apiServerPort, server); err != nil {
+		return err
+	}
+	return json.NewEncoder(stdin).Encode(n.bootConfig())
+}
+
+func (n *Node) awaitReady(ctx context.Context, started time.Time) error {
+	client, err := kubernetes.NewForConfig(n.plane.Config())
+	if err != nil {
+		return err
+	}
+	last := errors.New("not asked yet")
+	err = wait.PollUntilContextTimeout(ctx, readyInterval, startPatience, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-n.exited:
+			return false, fmt.Errorf("it ended: %s", n.cmd.ProcessState)
+		default:
+		}
+		var node *corev1.Node
+		if node, last = client.CoreV1().Nodes().Get(ctx, n.options.Name, metav1.GetOptions{}); last == nil {
+			last = checkReady(node, started)
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("it is not ready, its logs are in %s: %w, at last: %w", filepath.Join(n.dir, folderLog), err, last)
+	}
+	return nil
+}
+
+// checkReady returns nil if a node has become ready since it was started.
+func checkReady(node *corev1.Node, started time.Time) error {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status != corev1.ConditionTrue {
+			return errors.New(condition.Message)
+		}
+		if condition.LastHeartbeatTime.Time.Before(started.Truncate(time.Second)) {
+			return errors.New("it has not been heard of yet")
+		}
+		return nil
+	}
+	return errors.New("it has no condition Ready yet")
+}
+
+// Name returns the name of the node.
+func (n *Node) Name() string { return n.options.Name }
+
+// Stop ends all processes of the node, as a loss of power would, and removes what they leave on
+// the machine. What they wrote to the folder of the node is kept.
+func (n *Node) Stop() error {
+	if n.forward != nil {
+		n.forward.stop()
+	}
+	if n.exited != nil {
+		_ = n.cmd.Process.Kill() // it may have ended already
+		<-n.exited
+	}
+	if n.number == nil {
+		return nil
+	}
+	return errors.Join(n.number.clean(), n.number.release())
+}

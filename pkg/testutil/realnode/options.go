@@ -1,0 +1,88 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+)
+
+// Label is on all real nodes, and the key of the taint of Options.Tainted. Its value is "true".
+const Label = "sandlot.io/real"
+
+// Options say what a node is like.
+type Options struct {
+	// Name is that of the node and of its folder.
+	Name string
+	// Images are archives of images that containers can be run from.
+	Images []string
+	// Tainted keeps pods away that do not tolerate Label, where there are simulated nodes too.
+	Tainted bool
+}
+
+// cniFolders are where distributions put the plugins for the network of pods.
+var cniFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
+
+// packages are those of Debian that have the tools that are not built here.
+const packages = "runc containernetworking-plugins iproute2 busybox-static"
+
+// kubernetesPrograms are run in the node, by their names.
+var kubernetesPrograms = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
+
+// tools are the paths of all programs of a node.
+type tools struct {
+	// programs are those that make node-tools builds.
+	programs          map[string]string
+	runc, ip, busybox string
+	// cni is the folder of plugins.
+	cni string
+}
+
+// Missing returns why there can be no real node here, or nil.
+func Missing(plane *controlplane.ControlPlane) error {
+	if err := supported(); err != nil {
+		return err
+	}
+	_, err := findTools(plane)
+	return err
+}
+
+func findTools(plane *controlplane.ControlPlane) (*tools, error) {
+	found := &tools{programs: map[string]string{}}
+	for _, name := range kubernetesPrograms {
+		path, err := plane.Program(name)
+		if err != nil {
+			return nil, err
+		}
+		found.programs[name] = path
+	}
+	var missing []string
+	for name, path := range map[string]*string{"runc": &found.runc, "ip": &found.ip, "busybox": &found.busybox} {
+		var err error
+		if *path, err = exec.LookPath(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	for _, folder := range cniFolders {
+		if _, err := os.Stat(folder + "/ptp"); err == nil {
+			found.cni = folder
+			break
+		}
+	}
+	if found.cni == "" {
+		missing = append(missing, "the CNI plugins")
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%s missing: apt-get install %s", strings.Join(missing, ", "), packages)
+	}
+	return found, nil
+}
+
+// errUnsupported is why other systems have no real nodes.
+var errUnsupported = errors.New("real nodes need Linux and root")
