@@ -154,6 +154,10 @@ test-race: controlplane ## Run all tests with -race, fail without a C compiler
 test-e2e: build controlplane ## Run the tests of whole programs and of the local cluster (TESTARGS, KUBERNETES=1.36)
 	KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test -timeout 30m $(TESTARGS) ./pkg/e2e/... ./pkg/testutil/...
 
+.PHONY: test-node
+test-node: controlplane node-tools ## Run the tests on a real node, on Linux as root (TESTARGS, KUBERNETES=1.36)
+	SANDLOT_TEST_NODES=required go test -trimpath -timeout 15m $(TESTARGS) ./pkg/e2e/node
+
 .PHONY: test-older
 test-older: controlplane ## Run some tests in a cluster of an older minor of Kubernetes (OLDER, OLDER_TESTS, TESTARGS)
 	@for tool in kube-apiserver kube-controller-manager kube-scheduler; do \

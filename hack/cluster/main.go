@@ -160,6 +160,11 @@ func serve(ctx context.Context, o *options) (err error) {
 
 // up starts "cluster serve" in the background and returns when it is ready.
 func up(ctx context.Context, o *options) error {
+	if o.realNodes > 0 {
+		if err := realnode.Missing(); err != nil {
+			return err
+		}
+	}
 	running, err := o.runs()
 	if err != nil {
 		return err
@@ -178,6 +183,9 @@ func up(ctx context.Context, o *options) error {
 	s, err := o.state()
 	if err != nil || s == nil {
 		return errors.Join(fmt.Errorf("the cluster in %s is not ready yet", o.dir), err)
+	}
+	if s.RealNodes != o.realNodes {
+		return fmt.Errorf("the cluster in %s runs with %d real nodes: stop it first", o.dir, s.RealNodes)
 	}
 	fmt.Printf(`The cluster is ready.
 

@@ -31,9 +31,6 @@ func startNodes(ctx context.Context, o *options, plane *controlplane.ControlPlan
 	if err := forgetNodes(ctx, plane, names); err != nil || len(names) == 0 {
 		return nil, err
 	}
-	if err := realnode.Missing(plane); err != nil {
-		return nil, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

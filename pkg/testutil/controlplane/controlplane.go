@@ -278,8 +278,5 @@ func (c *ControlPlane) AuditLog() string {
 	return filepath.Join(c.logDir(), "kube-apiserver-audit.log")
 }
 
-// Program returns the path of a program that a cluster needs, such as kubelet.
-func (c *ControlPlane) Program(name string) (string, error) { return c.programs.path(name) }
-
 // Dir returns the folder of everything that the control plane keeps.
 func (c *ControlPlane) Dir() string { return c.options.Dir }

@@ -56,6 +56,16 @@ func findPrograms(binDir string) (programs, error) {
 	return programs{folders: append(found, bin)}, nil
 }
 
+// FindProgram returns the path of a program of a cluster, such as kubelet, where Options without
+// BinDir look for them.
+func FindProgram(name string) (string, error) {
+	programs, err := findPrograms("")
+	if err != nil {
+		return "", err
+	}
+	return programs.path(name)
+}
+
 // path returns the path of a program. The parts of a cluster are of one minor; kubectl may
 // be of another one.
 func (p programs) path(name string) (string, error) {

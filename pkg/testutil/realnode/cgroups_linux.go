@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// cgroupPatience is how long the kernel may take to let go of the cgroups of processes that
-// have ended.
+// cgroupPatience is how long the kernel may take to free the cgroups of processes that have ended.
 const cgroupPatience = 30 * time.Second
 
 // hierarchies returns where cgroups are mounted: a folder for each controller, or one for all.

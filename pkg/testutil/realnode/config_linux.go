@@ -34,7 +34,7 @@ const (
 	apiServerName = "kubernetes"
 )
 
-// bootConfig is what the process of a node is told by the one that starts it.
+// bootConfig is what the process of a node reads from the one that starts it.
 type bootConfig struct {
 	Name, Dir string
 	// HostAddress and NodeAddress are those of the link, and Network is where other nodes are.

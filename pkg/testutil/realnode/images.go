@@ -25,8 +25,9 @@ import (
 const (
 	// PauseImage is what keeps the namespaces of a pod.
 	PauseImage = "localhost/sandlot-test/pause:1"
-	// ShellImage has busybox, by the names of all its commands, /bin/bash by the same shell, and
-	// sandlot-runtime in /bin. Its user is root, for files of any user to be there.
+	// RuntimeImage has sandlot-runtime, as the image of that name has.
+	RuntimeImage = "localhost/sandlot-test/runtime:1"
+	// ShellImage has busybox, by the names of all its commands, and /bin/bash by the same shell.
 	ShellImage = "localhost/sandlot-test/shell:1"
 )
 
@@ -44,12 +45,19 @@ func MakeImages(ctx context.Context, dir, programs string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	shell, err := shellFiles(ctx, programs)
+	installed, err := os.ReadFile(filepath.Join(programs, "sandlot-runtime"))
+	if err != nil {
+		return "", err
+	}
+	shell, err := shellFiles(ctx)
 	if err != nil {
 		return "", err
 	}
 	archive := &imageArchive{files: fstest.MapFS{}}
 	if err := archive.add(PauseImage, []string{"/pause"}, fstest.MapFS{"pause": program(paused)}); err != nil {
+		return "", err
+	}
+	if err := archive.add(RuntimeImage, []string{"/sandlot-runtime"}, fstest.MapFS{"sandlot-runtime": program(installed)}); err != nil {
 		return "", err
 	}
 	if err := archive.add(ShellImage, []string{"/bin/sh"}, shell); err != nil {
@@ -59,7 +67,7 @@ func MakeImages(ctx context.Context, dir, programs string) (string, error) {
 	return path, archive.write(path)
 }
 
-func shellFiles(ctx context.Context, programs string) (fstest.MapFS, error) {
+func shellFiles(ctx context.Context) (fstest.MapFS, error) {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
 		return nil, err
@@ -72,19 +80,14 @@ func shellFiles(ctx context.Context, programs string) (fstest.MapFS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking busybox for its commands: %w", err)
 	}
-	runtime, err := os.ReadFile(filepath.Join(programs, "sandlot-runtime"))
-	if err != nil {
-		return nil, err
-	}
 	files := fstest.MapFS{
-		"bin/busybox":         program(busybox),
-		"bin/sandlot-runtime": program(runtime),
-		"bin/bash":            program([]byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")),
-		"etc/passwd":          {Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n")},
-		"etc/group":           {Mode: 0o644, Data: []byte("root:x:0:\nuser:x:1000:\n")},
-		"home/user":           {Mode: fs.ModeDir | 0o755},
-		"root":                {Mode: fs.ModeDir | 0o700},
-		"tmp":                 {Mode: fs.ModeDir | fs.ModeSticky | 0o777},
+		"bin/busybox": program(busybox),
+		"bin/bash":    program([]byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")),
+		"etc/passwd":  {Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n")},
+		"etc/group":   {Mode: 0o644, Data: []byte("root:x:0:\nuser:x:1000:\n")},
+		"home/user":   {Mode: fs.ModeDir | 0o755},
+		"root":        {Mode: fs.ModeDir | 0o700},
+		"tmp":         {Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 	}
 	for name := range strings.FieldsSeq(string(names)) {
 		if files["bin/"+name] == nil {

@@ -64,12 +64,15 @@ func supported() error {
 
 // Start starts a node, and returns when pods can be scheduled to it.
 func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*Node, error) {
-	if err := Missing(plane); err != nil {
+	if err := Missing(); err != nil {
+		return nil, err
+	}
+	if err := Sweep(); err != nil {
 		return nil, err
 	}
 	n := &Node{options: o, plane: plane, dir: filepath.Join(plane.Dir(), "nodes", o.Name)}
 	var err error
-	if n.tools, err = findTools(plane); err != nil {
+	if n.tools, err = findTools(); err != nil {
 		return nil, err
 	}
 	if err := n.start(ctx); err != nil {

@@ -62,7 +62,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// linked is the first process of a node, which waits to be told what to do.
+// linked is the first process of a node, which waits for its configuration.
 type linked struct {
 	number *number
 	file   string

@@ -45,18 +45,18 @@ type tools struct {
 }
 
 // Missing returns why there can be no real node here, or nil.
-func Missing(plane *controlplane.ControlPlane) error {
+func Missing() error {
 	if err := supported(); err != nil {
 		return err
 	}
-	_, err := findTools(plane)
+	_, err := findTools()
 	return err
 }
 
-func findTools(plane *controlplane.ControlPlane) (*tools, error) {
+func findTools() (*tools, error) {
 	found := &tools{programs: map[string]string{}}
 	for _, name := range kubernetesPrograms {
-		path, err := plane.Program(name)
+		path, err := controlplane.FindProgram(name)
 		if err != nil {
 			return nil, err
 		}

@@ -1,8 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause is what the pause image runs: it keeps the namespaces of a pod until it is told
-// to end.
+// Command pause is what the pause image runs: it keeps the namespaces of a pod until a
+// signal ends it.
 package main
 
 import (

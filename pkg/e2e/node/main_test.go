@@ -1,0 +1,109 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
+)
+
+const (
+	// keepVariable keeps data and logs after a run that did not fail, too.
+	keepVariable = "SANDLOT_E2E_KEEP"
+	// nodesVariable says what becomes of the tests where there can be no real node: they are
+	// skipped, or fail if its value is nodesRequired.
+	nodesVariable = "SANDLOT_TEST_NODES"
+	nodesRequired = "required"
+)
+
+// plane has the node of the tests, each of which has a namespace of its own. It is nil if there
+// can be none, for the reason in missing.
+var (
+	plane   *controlplane.ControlPlane
+	missing error
+)
+
+func TestMain(m *testing.M) {
+	realnode.Main()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	if missing = realnode.Missing(); missing != nil {
+		if os.Getenv(nodesVariable) == nodesRequired {
+			return complain(missing)
+		}
+		return m.Run() // the tests are skipped
+	}
+	klog.SetOutput(os.Stderr)
+	dir, err := os.MkdirTemp("", "sandlot-node-")
+	if err != nil {
+		return complain(err)
+	}
+	defer func() {
+		if code == 0 && os.Getenv(keepVariable) == "" {
+			_ = os.RemoveAll(dir) // a folder of the system's for temporary files
+			return
+		}
+		fmt.Fprintln(os.Stderr, "data and logs are in", dir)
+	}()
+	stop, err := start(context.Background(), dir)
+	if err == nil {
+		code = m.Run()
+	}
+	if err := errors.Join(err, stop()); err != nil {
+		return complain(err)
+	}
+	return code
+}
+
+// start starts a cluster of one real node. What it returns stops what was started.
+func start(ctx context.Context, dir string) (stop func() error, err error) {
+	var stops []func() error
+	stop = func() error {
+		var errs []error
+		for i := range stops {
+			errs = append(errs, stops[len(stops)-1-i]())
+		}
+		return errors.Join(errs...)
+	}
+	programs := filepath.Join(dir, "bin")
+	if err := program.Build(programs, "sandlot-apiserver", "sandlot-controller-manager", "sandlot-runtime", "kubectl-sandlot"); err != nil {
+		return stop, err
+	}
+	// kubectl finds its plugin there.
+	if err := os.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
+		return stop, err
+	}
+	images, err := realnode.MakeImages(ctx, dir, programs)
+	if err != nil {
+		return stop, err
+	}
+	if plane, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, Nodes: -1, ForTests: true}); err != nil {
+		return stop, err
+	}
+	stops = append(stops, plane.Stop)
+	node, err := realnode.Start(ctx, plane, realnode.Options{Name: "real", Images: []string{images}})
+	if err != nil {
+		return stop, err
+	}
+	stops = append(stops, node.Stop)
+	_, err = plane.Install(ctx, controlplane.SandlotOptions{BinDir: programs})
+	return stop, err
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
