@@ -112,6 +112,7 @@ func (s *story) fill(replicas int32, spec corev1.PodSpec) {
 func (s *story) claim(name, variable string) string {
 	s.Helper()
 	wanted := builders.Claim(name, 1)
+	wanted.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	if variable != "" {
 		wanted.Spec.EnvVars = map[string]string{"VARIABLE": variable}
 	}
