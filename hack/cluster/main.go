@@ -131,16 +131,16 @@ func serve(ctx context.Context, o *options) (err error) {
 	if o.realNodes > 0 && o.plane.Nodes == 0 {
 		o.plane.Nodes = -1
 	}
+	var nodes realNodes // they end last: what is sent to pods that are not there leaves the machine
+	defer func() { err = errors.Join(err, nodes.stop()) }()
 	plane, err := controlplane.Start(ctx, o.plane)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
-	nodes, err := startNodes(ctx, o, plane)
-	if err != nil {
+	if nodes, err = startNodes(ctx, o, plane); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, nodes.stop()) }()
 	if _, err := plane.Install(ctx, o.sandlot); err != nil {
 		return err
 	}

@@ -39,10 +39,7 @@ func TestClaim(t *testing.T) {
 	if got := s.kubectl("logs", name); !strings.Contains(got, "I have begun\n") {
 		t.Errorf("the log of the sandbox is %q", got)
 	}
-	variables, err := s.environment(t.Context(), "mine")
-	if err != nil || variables["VARIABLE"] != "of-mine" {
-		t.Errorf("the runtime has the variables %v: %v", variables, err)
-	}
+	s.expectVariable("mine", "of-mine")
 	if err := s.SandboxClaims(s.namespace).Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +98,7 @@ func TestContainerRestarts(t *testing.T) {
 		}
 		break
 	}
-	variables, err := s.environment(t.Context(), "mine")
-	if err != nil || variables["VARIABLE"] != "of-mine" {
-		t.Errorf("after the restart the runtime has the variables %v: %v", variables, err)
-	}
+	s.expectVariable("mine", "of-mine")
 	url := "http://" + s.pod(name).Status.PodIP + ":49983/init"
 	code, answer, err := call(t.Context(), http.MethodPost, url, "", `{"accessToken":"of-a-stranger"}`)
 	if err != nil || code != http.StatusUnauthorized {
@@ -136,10 +130,7 @@ func TestPause(t *testing.T) {
 	if got := s.kubectl("exec", name, "--", "hostname"); got != name+"\n" {
 		t.Errorf("after the resume a command says %q", got)
 	}
-	variables, err := s.environment(t.Context(), "mine")
-	if err != nil || variables["VARIABLE"] != "of-mine" {
-		t.Errorf("after the resume the runtime has the variables %v: %v", variables, err)
-	}
+	s.expectVariable("mine", "of-mine")
 }
 
 func (s *story) setPaused(name string, paused bool) {

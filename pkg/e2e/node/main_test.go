@@ -27,10 +27,11 @@ const (
 	nodesRequired = "required"
 )
 
-// plane has the node of the tests, each of which has a namespace of its own. It is nil if there
-// can be none, for the reason in missing.
+// plane has the node of the tests, each of which has a namespace of its own. Both are nil if there
+// can be none, for the reason in missing. A test that disturbs the node is not parallel.
 var (
 	plane   *controlplane.ControlPlane
+	node    *realnode.Node
 	missing error
 )
 
@@ -70,11 +71,11 @@ func run(m *testing.M) (code int) {
 
 // start starts a cluster of one real node. What it returns stops what was started.
 func start(ctx context.Context, dir string) (stop func() error, err error) {
-	var stops []func() error
+	var stops []func() error // in this order: nothing is sent to pods when their node ends
 	stop = func() error {
 		var errs []error
-		for i := range stops {
-			errs = append(errs, stops[len(stops)-1-i]())
+		for _, stop := range stops {
+			errs = append(errs, stop())
 		}
 		return errors.Join(errs...)
 	}
@@ -94,8 +95,7 @@ func start(ctx context.Context, dir string) (stop func() error, err error) {
 		return stop, err
 	}
 	stops = append(stops, plane.Stop)
-	node, err := realnode.Start(ctx, plane, realnode.Options{Name: "real", Images: []string{images}})
-	if err != nil {
+	if node, err = realnode.Start(ctx, plane, realnode.Options{Name: "real", Images: []string{images}}); err != nil {
 		return stop, err
 	}
 	stops = append(stops, node.Stop)

@@ -95,6 +95,13 @@ func shellPod(command ...string) corev1.PodSpec {
 // fill makes the set "pool" of a template, and waits until it is full.
 func (s *story) fill(replicas int32, spec corev1.PodSpec) {
 	s.Helper()
+	s.create(replicas, spec)
+	expect.FullPool(s, s, s.namespace, "pool", replicas)
+}
+
+// create makes the set "pool" of a template.
+func (s *story) create(replicas int32, spec corev1.PodSpec) {
+	s.Helper()
 	template, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		s.Fatal(err)
@@ -104,7 +111,6 @@ func (s *story) fill(replicas int32, spec corev1.PodSpec) {
 	if _, err := s.SandboxSets(s.namespace).Create(s.Context(), set, metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	expect.FullPool(s, s, s.namespace, "pool", replicas)
 }
 
 // claim claims one sandbox, with a variable for its runtime unless that is empty, and returns its
@@ -202,6 +208,16 @@ func (s *story) environment(ctx context.Context, claim string) (map[string]strin
 	}
 	variables := map[string]string{}
 	return variables, json.Unmarshal([]byte(body), &variables)
+}
+
+// expectVariable fails the test if the runtime of the sandbox of a claim does not have its
+// variable.
+func (s *story) expectVariable(claim, want string) {
+	s.Helper()
+	variables, err := s.environment(s.Context(), claim)
+	if err != nil || variables["VARIABLE"] != want {
+		s.Errorf("the runtime of claim %s has the variables %v: %v", claim, variables, err)
+	}
 }
 
 // call asks an agent-runtime.

@@ -4,6 +4,7 @@
 package realnode
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,13 +73,13 @@ func (n *Node) writeConfigs() error {
 	if err != nil {
 		return err
 	}
-	taints := ""
-	if n.options.Tainted {
-		taints = "registerWithTaints: [{key: " + Label + `, value: "true", effect: NoSchedule}]`
+	taints, err := json.Marshal(n.taints())
+	if err != nil {
+		return err
 	}
 	values := strings.NewReplacer(
 		"$ADDRESS", n.number.nodeAddress(), "$CGROUP", "/"+n.number.cgroup(), "$PODS", n.number.pods().String(),
-		"$ETC", insideEtc, "$PROGRAMS", insidePrograms, "$SOCKET", containerdSocket, "$PAUSE", PauseImage, "$CNI", n.tools.cni, "$TAINTS", taints,
+		"$ETC", insideEtc, "$PROGRAMS", insidePrograms, "$SOCKET", containerdSocket, "$PAUSE", PauseImage, "$CNI", n.tools.cni, "$TAINTS", string(taints),
 	)
 	for name, content := range map[string]string{
 		"kubelet.kubeconfig": string(kubeconfig),
@@ -98,7 +99,7 @@ func (n *Node) writeConfigs() error {
 
 // kubeletYAML lets the kubelet run where others keep the machine: its cgroups are below one of
 // ours, and it may have swap, and the first version of cgroups. Images are never pulled, so none
-// is removed.
+// is removed. What volumes hold is looked at often, so that tests of evictions need no minute.
 const kubeletYAML = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: $ADDRESS
@@ -116,12 +117,14 @@ failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
 resolvConf: ""
+clusterDNS: [10.0.0.10]
+volumeStatsAggPeriod: 10s
 imagePullCredentialsVerificationPolicy: NeverVerify
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 evictionHard: {memory.available: 200Mi, nodefs.available: 1Gi, imagefs.available: 1Gi}
 maxPods: 250
-$TAINTS
+registerWithTaints: $TAINTS
 `
 
 // containerdTOML keeps the score of the OOM killer that containerd has: in a namespace it may not

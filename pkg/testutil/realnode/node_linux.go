@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -94,18 +96,26 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.writeConfigs(); err != nil {
 		return err
 	}
+	return n.Boot(ctx)
+}
+
+// Boot starts a node again that Kill has ended, and returns when pods can be scheduled to it.
+func (n *Node) Boot(ctx context.Context) error {
+	if err := errors.Join(n.number.removeLink(), removeCgroups(n.number.cgroup())); err != nil {
+		return err
+	}
 	if err := makeCgroups(n.number.cgroup()); err != nil {
 		return err
 	}
 	started := time.Now()
-	if err := n.boot(ctx); err != nil {
+	if err := n.launch(ctx); err != nil {
 		return err
 	}
 	return n.awaitReady(ctx, started)
 }
 
-// boot starts the process of the node.
-func (n *Node) boot(ctx context.Context) error {
+// launch starts the process of the node.
+func (n *Node) launch(ctx context.Context) error {
 	log, err := os.OpenFile(filepath.Join(n.dir, folderLog, "node.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -143,6 +153,7 @@ func (n *Node) awaitReady(ctx context.Context, started time.Time) error {
 	if err != nil {
 		return err
 	}
+	nodes := client.CoreV1().Nodes()
 	last := errors.New("not asked yet")
 	err = wait.PollUntilContextTimeout(ctx, readyInterval, startPatience, true, func(ctx context.Context) (bool, error) {
 		select {
@@ -151,8 +162,13 @@ func (n *Node) awaitReady(ctx context.Context, started time.Time) error {
 		default:
 		}
 		var node *corev1.Node
-		if node, last = client.CoreV1().Nodes().Get(ctx, n.options.Name, metav1.GetOptions{}); last == nil {
+		if node, last = nodes.Get(ctx, n.options.Name, metav1.GetOptions{}); last == nil {
 			last = checkReady(node, started)
+		}
+		// A kubelet gives taints to a new node only, and this one may have been there before.
+		if taints := n.taints(); last == nil && !equality.Semantic.DeepEqual(node.Spec.Taints, taints) {
+			node.Spec.Taints = taints
+			_, last = nodes.Update(ctx, node, metav1.UpdateOptions{})
 		}
 		return last == nil, nil
 	})
@@ -160,6 +176,13 @@ func (n *Node) awaitReady(ctx context.Context, started time.Time) error {
 		return fmt.Errorf("it is not ready, its logs are in %s: %w, at last: %w", filepath.Join(n.dir, folderLog), err, last)
 	}
 	return nil
+}
+
+func (n *Node) taints() []corev1.Taint {
+	if !n.options.Tainted {
+		return nil
+	}
+	return []corev1.Taint{{Key: Label, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 }
 
 // checkReady returns nil if a node has become ready since it was started.
@@ -174,6 +197,11 @@ func checkReady(node *corev1.Node, started time.Time) error {
 		if condition.LastHeartbeatTime.Time.Before(started.Truncate(time.Second)) {
 			return errors.New("it has not been heard of yet")
 		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key != Label {
+				return fmt.Errorf("it has the taint %s", taint.Key)
+			}
+		}
 		return nil
 	}
 	return errors.New("it has no condition Ready yet")
@@ -182,9 +210,9 @@ func checkReady(node *corev1.Node, started time.Time) error {
 // Name returns the name of the node.
 func (n *Node) Name() string { return n.options.Name }
 
-// Stop ends all processes of the node, as a loss of power would, and removes what they leave on
-// the machine. What they wrote to the folder of the node is kept.
-func (n *Node) Stop() error {
+// Kill ends all processes of the node, as a loss of power would. What they wrote to the folder of
+// the node is kept. Until Boot or Stop, what is sent to its pods is lost.
+func (n *Node) Kill() {
 	if n.forward != nil {
 		n.forward.stop()
 	}
@@ -192,6 +220,40 @@ func (n *Node) Stop() error {
 		_ = n.cmd.Process.Kill() // it may have ended already
 		<-n.exited
 	}
+}
+
+// KillProgram ends the kubelet or containerd of the node, as a crash would. It is started again.
+func (n *Node) KillProgram(name string) error {
+	// Each thread has those that it has started.
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", n.cmd.Process.Pid))
+	if err != nil {
+		return err
+	}
+	var children []string
+	for _, thread := range threads {
+		content, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		children = append(children, strings.Fields(string(content))...)
+	}
+	for _, child := range children {
+		if command, err := os.ReadFile(filepath.Join("/proc", child, "comm")); err != nil || strings.TrimSpace(string(command)) != name {
+			continue
+		}
+		pid, err := strconv.Atoi(child)
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return fmt.Errorf("%s does not run in node %s", name, n.options.Name)
+}
+
+// Stop is Kill, and removes what is left of the node on the machine. Programs that send to its
+// pods have to be stopped first: what they send would leave the machine.
+func (n *Node) Stop() error {
+	n.Kill()
 	if n.number == nil {
 		return nil
 	}

@@ -157,15 +157,25 @@ func (n *number) connect(ctx context.Context, ip string, pid int) error {
 	return os.WriteFile("/proc/sys/net/ipv4/conf/"+n.link()+"/forwarding", []byte("1"), 0)
 }
 
+// removeLink deletes the link, unless it is gone with the namespace of the node.
+func (n *number) removeLink() error {
+	if _, err := net.InterfaceByName(n.link()); err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	out, err := exec.Command("ip", "link", "delete", n.link()).CombinedOutput()
+	if err != nil {
+		if _, gone := net.InterfaceByName(n.link()); gone == nil {
+			return fmt.Errorf("deleting link %s: %w: %s", n.link(), err, out)
+		}
+	}
+	return nil
+}
+
 // clean removes what a node with this number has on the machine: the link, if it is not gone
 // with the namespace, routes and cgroups.
 func (n *number) clean() error {
-	if _, err := net.InterfaceByName(n.link()); err == nil {
-		if out, err := exec.Command("ip", "link", "delete", n.link()).CombinedOutput(); err != nil {
-			if _, found := net.InterfaceByName(n.link()); found == nil {
-				return fmt.Errorf("deleting link %s: %w: %s", n.link(), err, out)
-			}
-		}
+	if err := n.removeLink(); err != nil {
+		return err
 	}
 	for _, network := range networks {
 		of := number{n: n.n, network: network}

@@ -1,0 +1,115 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// TestProgramsOfNodeCrash: sandboxes outlive the kubelet and containerd.
+func TestProgramsOfNodeCrash(t *testing.T) {
+	s := begin(t)
+	s.fill(1, shellPod("sleep", "infinity"))
+	name := s.claim("mine", "of-mine")
+	pod := s.pod(name)
+	for _, program := range []string{"kubelet", "containerd"} {
+		if err := node.KillProgram(program); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually(func(ctx context.Context) error {
+			_, err := s.tryKubectl(ctx, "exec", name, "--", "true")
+			return err
+		})
+		s.sandbox(name, isReady)
+		if again := s.pod(name); again.UID != pod.UID || again.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("after a crash of the %s the pod is %s with %+v", program, again.UID, again.Status.ContainerStatuses)
+		}
+		s.expectVariable("mine", "of-mine")
+	}
+}
+
+// TestReboot: after a loss of power of its node, a claimed sandbox is ready when it has its
+// variables again.
+func TestReboot(t *testing.T) {
+	s := begin(t)
+	s.fill(1, shellPod("sleep", "infinity"))
+	name := s.claim("mine", "of-mine")
+	node.Kill()
+	if err := node.Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
+		if count := sandbox.Status.PodInfo.RestartCount; count == nil || *count == 0 {
+			return fmt.Errorf("it has not restarted: %+v", sandbox.Status.PodInfo)
+		}
+		return isReady(sandbox)
+	})
+	s.expectVariable("mine", "of-mine")
+}
+
+// TestOutOfMemory: a process that takes more memory than its container may have is killed. If it is
+// the container's only one, the sandbox is ready again when it has its variables again.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	spec := shellPod("sh", "-c", "while [ ! -e /opt/sandlot/eat ]; do sleep 0.1; done; rm /opt/sandlot/eat; x=x; while :; do x=$x$x; done")
+	spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+	s.fill(1, spec)
+	name := s.claim("mine", "of-mine")
+	s.kubectl("exec", name, "--", "touch", "/opt/sandlot/eat")
+	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
+		if count := sandbox.Status.PodInfo.RestartCount; count == nil || *count == 0 {
+			return fmt.Errorf("it has not restarted: %+v", sandbox.Status.PodInfo)
+		}
+		return isReady(sandbox)
+	})
+	s.expectVariable("mine", "of-mine")
+}
+
+// TestEvicted: a sandbox that its kubelet evicts has failed, also where its process ends well on
+// SIGTERM, whose pod has succeeded then and says nothing of an eviction.
+func TestEvicted(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	spec := shellPod("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
+	limit := resource.MustParse("16Mi")
+	spec.Volumes[0].EmptyDir.SizeLimit = &limit
+	s.fill(1, spec)
+	name := s.claim("mine", "")
+	s.kubectl("exec", name, "--", "dd", "if=/dev/zero", "of=/opt/sandlot/large", "bs=1M", "count=32")
+	sandbox := s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
+		if phase := sandbox.Status.Phase; phase != v1alpha1.SandboxFailed && phase != v1alpha1.SandboxSucceeded {
+			return fmt.Errorf("it is %s", phase)
+		}
+		return nil
+	})
+	if sandbox.Status.Phase != v1alpha1.SandboxFailed {
+		t.Errorf("it is %s with %q, %+v", sandbox.Status.Phase, sandbox.Status.Message, sandbox.Status.Conditions)
+	}
+}
+
+// TestImageMissing: a pool whose image is not there says so.
+func TestImageMissing(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	spec := shellPod("sleep", "infinity")
+	spec.Containers[0].Image = "localhost/sandlot-test/absent:1"
+	s.create(1, spec)
+	s.eventually(func(ctx context.Context) error {
+		set, err := s.SandboxSets(s.namespace).Get(ctx, "pool", metav1.GetOptions{})
+		if err == nil && !strings.Contains(fmt.Sprint(set.Status.Conditions), "is not present with pull policy of Never") {
+			err = fmt.Errorf("the set says %+v", set.Status.Conditions)
+		}
+		return err
+	})
+}
