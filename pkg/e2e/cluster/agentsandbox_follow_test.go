@@ -59,7 +59,13 @@ func TestAgentSandboxTrap07Heals(t *testing.T) {
 func TestAgentSandboxTrap08Follows(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillAgentPool(t, ns, 1)
+	template := newAgentTemplate()
+	if err := unstructured.SetNestedField(template.Object, "OnFailure", "spec", "podTemplate", "spec", "restartPolicy"); err != nil {
+		t.Fatal(err)
+	}
+	c.makeAgent(t, agentTemplates, ns, template)
+	c.makeAgent(t, agentPools, ns, newAgentPool("pool", 1))
+	c.awaitAgentPool(t, ns, 1)
 	claim := newAgentClaim("claim")
 	claim.Object["spec"].(map[string]any)["lifecycle"] = map[string]any{"ttlSecondsAfterFinished": int64(3600)}
 	name := text(c.agentBound(t, ns, claim), "status", "sandbox", "name")

@@ -79,8 +79,11 @@ func TestAgentSandboxStates(t *testing.T) {
 	c.volume(t, ns, "data-box")
 	spec := func() map[string]any {
 		return map[string]any{
-			"service":     true,
-			"podTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "busybox:1"}}}},
+			"service": true,
+			"podTemplate": map[string]any{"spec": map[string]any{
+				"restartPolicy": "OnFailure",
+				"containers":    []any{map[string]any{"name": "main", "image": "busybox:1"}},
+			}},
 		}
 	}
 	withVolume := spec()

@@ -122,8 +122,12 @@ func TestPodsThatGo(t *testing.T) {
 			phase: v1alpha1.SandboxSucceeded, message: "Pod status phase is Succeeded", reason: v1alpha1.ReasonPodSucceeded,
 		},
 	}
-	for name := range tests {
-		c.makeSandbox(t, ns, name, smallTemplate)
+	for name, test := range tests {
+		template := smallTemplate
+		if test.phase == v1alpha1.SandboxSucceeded {
+			template = strings.Replace(template, `{"spec":{`, `{"spec":{"restartPolicy":"OnFailure",`, 1)
+		}
+		c.makeSandbox(t, ns, name, template)
 	}
 	for name, test := range tests {
 		c.awaitSandbox(t, ns, name, isReady)

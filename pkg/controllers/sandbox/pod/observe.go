@@ -52,7 +52,7 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 			Labels:            only(pod.Labels, v1alpha1.LabelCreatedBy, v1alpha1.LabelPodTemplateHash, v1alpha1.LabelAgentRuntime),
 			Annotations:       only(pod.Annotations, v1alpha1.AnnotationTemplateMetadata),
 		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy},
 		Status: corev1.PodStatus{
 			Phase:                 pod.Status.Phase,
 			Reason:                pod.Status.Reason,

@@ -41,6 +41,7 @@ func TestTrimmedPodsGiveTheSamePlans(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: "Unschedulable"}}
 		}),
 		"restarted": newPod(runs("True"), restarted(3)),
+		"stopped":   newPod(podPhase("Succeeded"), restartsAlways),
 		"init waits": newPod(func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
 		}),

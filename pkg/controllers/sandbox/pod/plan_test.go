@@ -52,6 +52,8 @@ func newPod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+func restartsAlways(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }
+
 func phase(p v1alpha1.SandboxPhase) func(*v1alpha1.Sandbox) {
 	return func(s *v1alpha1.Sandbox) { s.Status.Phase = p }
 }
@@ -392,6 +394,23 @@ func TestDecide(t *testing.T) {
 			}),
 			want: want{phase: "Failed", message: "Pod status phase is Failed", nodeOnly: true, conditions: []metav1.Condition{
 				ready("Evicted", "The node was low on resource: memory."),
+			}},
+		},
+		"evicted by its node, where its process ended well": {
+			sandbox: newSandbox(running...),
+			pod: newPod(podPhase("Succeeded"), restartsAlways, func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.DisruptionTarget, Status: "True", Reason: "TerminationByKubelet", Message: "The node was low on resource: memory.",
+				}}
+			}),
+			want: want{phase: "Failed", message: "Pod status phase is Succeeded", nodeOnly: true, conditions: []metav1.Condition{
+				ready("TerminationByKubelet", "The node was low on resource: memory."),
+			}},
+		},
+		"stopped, and its process ended well": {
+			sandbox: newSandbox(running...), pod: newPod(podPhase("Succeeded"), restartsAlways),
+			want: want{phase: "Failed", message: "Pod status phase is Succeeded", nodeOnly: true, conditions: []metav1.Condition{
+				ready("PodFailed", "The containers of the pod were stopped"),
 			}},
 		},
 		"done": {

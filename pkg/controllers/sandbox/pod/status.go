@@ -143,6 +143,10 @@ func restartsOf(pod *corev1.Pod) int32 {
 	return n
 }
 
+// wasStopped reports whether a pod that succeeded was stopped, such as by an eviction, and its
+// containers ended well then: with this policy they are started again whenever they end by themselves.
+func wasStopped(pod *corev1.Pod) bool { return pod.Spec.RestartPolicy == corev1.RestartPolicyAlways }
+
 // endOf returns why a pod ended, or is about to: as it says itself, as those say who
 // disrupted it, or what is seen of it.
 func endOf(pod *corev1.Pod) (reason, message string) {
@@ -152,6 +156,9 @@ func endOf(pod *corev1.Pod) (reason, message string) {
 		reason, message = v1alpha1.ReasonPodFailed, ""
 	case corev1.PodSucceeded:
 		reason, message = v1alpha1.ReasonPodSucceeded, ""
+		if wasStopped(pod) {
+			reason, message = v1alpha1.ReasonPodFailed, "The containers of the pod were stopped"
+		}
 	}
 	if given := pod.Status.Reason; given != "" || pod.Status.Message != "" {
 		return reasonOr(given, reason), cmp.Or(pod.Status.Message, message)
