@@ -25,7 +25,7 @@ func TestClaim(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.fill(2, shellPod("sh", "-c", "echo I have begun; exec sleep infinity"))
-	name := s.claim("mine", "of-mine")
+	name := s.claim("of-mine")
 	pod := s.pod(name)
 	if state := pod.Status.ContainerStatuses[0].State; pod.Status.Phase != corev1.PodRunning || state.Running == nil {
 		t.Errorf("the pod is %s, its container %+v", pod.Status.Phase, state)
@@ -33,14 +33,14 @@ func TestClaim(t *testing.T) {
 	if got := s.kubectl("exec", name, "--", "hostname"); got != name+"\n" {
 		t.Errorf("a command in the sandbox says %q", got)
 	}
-	if got := s.kubectl("sandlot", "exec", "sbc/mine", "--", "hostname"); got != name+"\n" {
+	if got := s.kubectl("sandlot", "exec", "sbc/"+claimName, "--", "hostname"); got != name+"\n" {
 		t.Errorf("a command of the plugin in the sandbox says %q", got)
 	}
 	if got := s.kubectl("logs", name); !strings.Contains(got, "I have begun\n") {
 		t.Errorf("the log of the sandbox is %q", got)
 	}
-	s.expectVariable("mine", "of-mine")
-	if err := s.SandboxClaims(s.namespace).Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
+	s.expectVariable("of-mine")
+	if err := s.SandboxClaims(s.namespace).Delete(t.Context(), claimName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitNoPod(pod)
@@ -71,7 +71,7 @@ func TestContainerRestarts(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.fill(1, shellPod("sh", "-c", "trap 'exit 1' TERM; while :; do sleep 0.1; done"))
-	name := s.claim("mine", "of-mine")
+	name := s.claim("of-mine")
 	before := s.sandbox(name, isReady)
 	changes, err := s.Sandboxes(s.namespace).Watch(t.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + name, ResourceVersion: before.ResourceVersion,
@@ -98,7 +98,7 @@ func TestContainerRestarts(t *testing.T) {
 		}
 		break
 	}
-	s.expectVariable("mine", "of-mine")
+	s.expectVariable("of-mine")
 	url := "http://" + s.pod(name).Status.PodIP + ":49983/init"
 	code, answer, err := call(t.Context(), http.MethodPost, url, "", `{"accessToken":"of-a-stranger"}`)
 	if err != nil || code != http.StatusUnauthorized {
@@ -112,7 +112,7 @@ func TestPause(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.fill(1, shellPod("sleep", "infinity"))
-	name := s.claim("mine", "of-mine")
+	name := s.claim("of-mine")
 	pod := s.pod(name)
 	s.setPaused(name, true)
 	s.awaitNoPod(pod)
@@ -130,7 +130,7 @@ func TestPause(t *testing.T) {
 	if got := s.kubectl("exec", name, "--", "hostname"); got != name+"\n" {
 		t.Errorf("after the resume a command says %q", got)
 	}
-	s.expectVariable("mine", "of-mine")
+	s.expectVariable("of-mine")
 }
 
 func (s *story) setPaused(name string, paused bool) {
@@ -151,9 +151,9 @@ func TestStubbornProcess(t *testing.T) {
 	spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
 	spec.TerminationGracePeriodSeconds = new(int64(2))
 	s.fill(1, spec)
-	name := s.claim("mine", "")
+	name := s.claim("")
 	pod := s.pod(name)
-	if err := s.SandboxClaims(s.namespace).Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
+	if err := s.SandboxClaims(s.namespace).Delete(t.Context(), claimName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually(func(ctx context.Context) error {

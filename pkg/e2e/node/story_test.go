@@ -113,11 +113,14 @@ func (s *story) create(replicas int32, spec corev1.PodSpec) {
 	}
 }
 
+// claimName is the name of the claim of each test.
+const claimName = "mine"
+
 // claim claims one sandbox, with a variable for its runtime unless that is empty, and returns its
 // name.
-func (s *story) claim(name, variable string) string {
+func (s *story) claim(variable string) string {
 	s.Helper()
-	wanted := builders.Claim(name, 1)
+	wanted := builders.Claim(claimName, 1)
 	wanted.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	if variable != "" {
 		wanted.Spec.EnvVars = map[string]string{"VARIABLE": variable}
@@ -127,7 +130,7 @@ func (s *story) claim(name, variable string) string {
 	}
 	var claim *v1alpha1.SandboxClaim
 	s.eventually(func(ctx context.Context) (err error) {
-		claim, err = s.SandboxClaims(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		claim, err = s.SandboxClaims(s.namespace).Get(ctx, claimName, metav1.GetOptions{})
 		if err == nil && claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 			err = fmt.Errorf("the claim is %+v", claim.Status)
 		}
@@ -191,10 +194,10 @@ func (s *story) tryKubectl(ctx context.Context, args ...string) (string, error) 
 	return out, err
 }
 
-// environment asks the runtime of the sandbox of a claim for its variables, with the token that
-// the claim has.
-func (s *story) environment(ctx context.Context, claim string) (map[string]string, error) {
-	access, err := s.SandboxClaims(s.namespace).RuntimeAccess(ctx, claim, &v1alpha1.SandboxClaimRuntimeAccess{}, metav1.CreateOptions{})
+// environment asks the runtime of the claimed sandbox for its variables, with the token that the
+// claim has.
+func (s *story) environment(ctx context.Context) (map[string]string, error) {
+	access, err := s.SandboxClaims(s.namespace).RuntimeAccess(ctx, claimName, &v1alpha1.SandboxClaimRuntimeAccess{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -210,13 +213,12 @@ func (s *story) environment(ctx context.Context, claim string) (map[string]strin
 	return variables, json.Unmarshal([]byte(body), &variables)
 }
 
-// expectVariable fails the test if the runtime of the sandbox of a claim does not have its
-// variable.
-func (s *story) expectVariable(claim, want string) {
+// expectVariable fails the test if the runtime of the claimed sandbox does not have its variable.
+func (s *story) expectVariable(want string) {
 	s.Helper()
-	variables, err := s.environment(s.Context(), claim)
+	variables, err := s.environment(s.Context())
 	if err != nil || variables["VARIABLE"] != want {
-		s.Errorf("the runtime of claim %s has the variables %v: %v", claim, variables, err)
+		s.Errorf("the runtime has the variables %v: %v", variables, err)
 	}
 }
 

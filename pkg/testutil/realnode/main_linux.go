@@ -34,13 +34,11 @@ func Main() {
 	case mainTry:
 		os.Exit(0)
 	}
-	if err := runNode(); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "Error:", runNode())
+	os.Exit(1)
 }
 
-// runNode is process 1 of a node. When it ends, the kernel ends all others.
+// runNode is process 1 of a node. It returns only an error, and then the kernel ends all others.
 func runNode() error {
 	var config bootConfig
 	// It comes when the link is there.
@@ -75,14 +73,14 @@ func runNode() error {
 			return err
 		}
 	}
-	children.keep("kubelet",
+	go children.keep("kubelet",
 		"--config="+insideEtc+"/kubelet.yaml",
 		"--kubeconfig="+insideEtc+"/kubelet.kubeconfig",
 		"--hostname-override="+config.Name,
 		"--node-ip="+config.NodeAddress,
 		"--node-labels="+Label+"=true",
 	)
-	return nil
+	select {}
 }
 
 func imageInside(i int) string { return fmt.Sprintf("%s/%d.tar", insideImages, i) }

@@ -73,15 +73,26 @@ func hold(n int) (*number, error) {
 	return &number{n: n, held: held}, nil
 }
 
-// Sweep removes what nodes have left on this machine whose processes were killed.
+// Sweep removes what nodes have left on this machine whose processes were killed. Only root can,
+// who alone starts nodes.
 func Sweep() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return nil //nolint:nilerr // there was no node
+	}
+	routes, err := blackholes()
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for n := range numbers {
 		free, err := hold(n + 1)
 		if err != nil {
 			continue // it is in use
 		}
-		errs = append(errs, free.clean(), free.release())
+		errs = append(errs, free.cleanWith(routes), free.release())
 	}
 	return errors.Join(errs...)
 }
@@ -174,14 +185,36 @@ func (n *number) removeLink() error {
 // clean removes what a node with this number has on the machine: the link, if it is not gone
 // with the namespace, routes and cgroups.
 func (n *number) clean() error {
+	routes, err := blackholes()
+	if err != nil {
+		return err
+	}
+	return n.cleanWith(routes)
+}
+
+// blackholes returns all routes that lead nowhere.
+func blackholes() (string, error) {
+	out, err := exec.Command("ip", "-4", "route", "show", "type", "blackhole").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking for routes: %w", err)
+	}
+	return string(out), nil
+}
+
+// cleanWith is clean, where the routes that lead nowhere are known.
+func (n *number) cleanWith(routes string) error {
 	if err := n.removeLink(); err != nil {
 		return err
 	}
 	for _, network := range networks {
 		of := number{n: n.n, network: network}
 		for _, prefix := range []netip.Prefix{of.pods(), of.ends()} {
-			// There may be none.
-			_ = exec.Command("ip", "route", "delete", "blackhole", prefix.String(), "metric", routeMetric).Run()
+			if !strings.Contains(routes, "blackhole "+prefix.String()+" metric "+routeMetric) {
+				continue
+			}
+			if out, err := exec.Command("ip", "route", "delete", "blackhole", prefix.String(), "metric", routeMetric).CombinedOutput(); err != nil {
+				return fmt.Errorf("deleting the route of %s: %w: %s", prefix, err, out)
+			}
 		}
 	}
 	return removeCgroups(n.cgroup())
