@@ -25,7 +25,7 @@ func TestClaim(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.fill(2, shellPod("sh", "-c", "echo I have begun; exec sleep infinity"))
-	name := s.claim("of-mine")
+	name := s.claim(variable)
 	pod := s.pod(name)
 	if state := pod.Status.ContainerStatuses[0].State; pod.Status.Phase != corev1.PodRunning || state.Running == nil {
 		t.Errorf("the pod is %s, its container %+v", pod.Status.Phase, state)
@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 	if got := s.kubectl("logs", name); !strings.Contains(got, "I have begun\n") {
 		t.Errorf("the log of the sandbox is %q", got)
 	}
-	s.expectVariable("of-mine")
+	s.expectVariable()
 	if err := s.SandboxClaims(s.namespace).Delete(t.Context(), claimName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestContainerRestarts(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.fill(1, shellPod("sh", "-c", "trap 'exit 1' TERM; while :; do sleep 0.1; done"))
-	name := s.claim("of-mine")
+	name := s.claim(variable)
 	before := s.sandbox(name, isReady)
 	changes, err := s.Sandboxes(s.namespace).Watch(t.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + name, ResourceVersion: before.ResourceVersion,
@@ -98,7 +98,7 @@ func TestContainerRestarts(t *testing.T) {
 		}
 		break
 	}
-	s.expectVariable("of-mine")
+	s.expectVariable()
 	url := "http://" + s.pod(name).Status.PodIP + ":49983/init"
 	code, answer, err := call(t.Context(), http.MethodPost, url, "", `{"accessToken":"of-a-stranger"}`)
 	if err != nil || code != http.StatusUnauthorized {
@@ -112,7 +112,7 @@ func TestPause(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.fill(1, shellPod("sleep", "infinity"))
-	name := s.claim("of-mine")
+	name := s.claim(variable)
 	pod := s.pod(name)
 	s.setPaused(name, true)
 	s.awaitNoPod(pod)
@@ -130,7 +130,7 @@ func TestPause(t *testing.T) {
 	if got := s.kubectl("exec", name, "--", "hostname"); got != name+"\n" {
 		t.Errorf("after the resume a command says %q", got)
 	}
-	s.expectVariable("of-mine")
+	s.expectVariable()
 }
 
 func (s *story) setPaused(name string, paused bool) {

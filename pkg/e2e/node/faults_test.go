@@ -20,7 +20,7 @@ import (
 func TestProgramsOfNodeCrash(t *testing.T) {
 	s := begin(t)
 	s.fill(1, shellPod("sleep", "infinity"))
-	name := s.claim("of-mine")
+	name := s.claim(variable)
 	pod := s.pod(name)
 	for _, program := range []string{"kubelet", "containerd"} {
 		if err := node.KillProgram(program); err != nil {
@@ -34,7 +34,7 @@ func TestProgramsOfNodeCrash(t *testing.T) {
 		if again := s.pod(name); again.UID != pod.UID || again.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("after a crash of the %s the pod is %s with %+v", program, again.UID, again.Status.ContainerStatuses)
 		}
-		s.expectVariable("of-mine")
+		s.expectVariable()
 	}
 }
 
@@ -43,7 +43,7 @@ func TestProgramsOfNodeCrash(t *testing.T) {
 func TestReboot(t *testing.T) {
 	s := begin(t)
 	s.fill(1, shellPod("sleep", "infinity"))
-	name := s.claim("of-mine")
+	name := s.claim(variable)
 	node.Kill()
 	if err := node.Boot(t.Context()); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestReboot(t *testing.T) {
 		}
 		return isReady(sandbox)
 	})
-	s.expectVariable("of-mine")
+	s.expectVariable()
 }
 
 // TestOutOfMemory: a process that takes more memory than its container may have is killed. If it is
@@ -65,7 +65,7 @@ func TestOutOfMemory(t *testing.T) {
 	spec := shellPod("sh", "-c", "while [ ! -e /opt/sandlot/eat ]; do sleep 0.1; done; rm /opt/sandlot/eat; x=x; while :; do x=$x$x; done")
 	spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
 	s.fill(1, spec)
-	name := s.claim("of-mine")
+	name := s.claim(variable)
 	s.kubectl("exec", name, "--", "touch", "/opt/sandlot/eat")
 	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
 		if count := sandbox.Status.PodInfo.RestartCount; count == nil || *count == 0 {
@@ -73,7 +73,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		return isReady(sandbox)
 	})
-	s.expectVariable("of-mine")
+	s.expectVariable()
 }
 
 // TestEvicted: a sandbox that its kubelet evicts has failed, also where its process ends well on

@@ -116,14 +116,17 @@ func (s *story) create(replicas int32, spec corev1.PodSpec) {
 // claimName is the name of the claim of each test.
 const claimName = "mine"
 
+// variable is the value of the variable that a claim has.
+const variable = "of-mine"
+
 // claim claims one sandbox, with a variable for its runtime unless that is empty, and returns its
 // name.
-func (s *story) claim(variable string) string {
+func (s *story) claim(value string) string {
 	s.Helper()
 	wanted := builders.Claim(claimName, 1)
 	wanted.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
-	if variable != "" {
-		wanted.Spec.EnvVars = map[string]string{"VARIABLE": variable}
+	if value != "" {
+		wanted.Spec.EnvVars = map[string]string{"VARIABLE": value}
 	}
 	if _, err := s.SandboxClaims(s.namespace).Create(s.Context(), wanted, metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
@@ -214,10 +217,10 @@ func (s *story) environment(ctx context.Context) (map[string]string, error) {
 }
 
 // expectVariable fails the test if the runtime of the claimed sandbox does not have its variable.
-func (s *story) expectVariable(want string) {
+func (s *story) expectVariable() {
 	s.Helper()
 	variables, err := s.environment(s.Context())
-	if err != nil || variables["VARIABLE"] != want {
+	if err != nil || variables["VARIABLE"] != variable {
 		s.Errorf("the runtime has the variables %v: %v", variables, err)
 	}
 }

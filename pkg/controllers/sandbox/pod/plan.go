@@ -194,10 +194,8 @@ func run(o *observation, p *plan) {
 		handleLostPod(o, p)
 	case o.pod.DeletionTimestamp != nil:
 		// A user deleted it before it ran. Another one is created when it is gone.
-	case o.pod.Status.Phase == corev1.PodFailed:
-		p.setEnded(o, v1alpha1.SandboxFailed, "Pod status phase is Failed")
-	case o.pod.Status.Phase == corev1.PodSucceeded && wasStopped(o.pod):
-		p.setEnded(o, v1alpha1.SandboxFailed, "Pod status phase is Succeeded")
+	case o.pod.Status.Phase == corev1.PodFailed, wasStopped(o.pod):
+		p.setEnded(o, v1alpha1.SandboxFailed, "Pod status phase is "+string(o.pod.Status.Phase))
 	case o.pod.Status.Phase == corev1.PodSucceeded:
 		p.setEnded(o, v1alpha1.SandboxSucceeded, "Pod status phase is Succeeded")
 	default:

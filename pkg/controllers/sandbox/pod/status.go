@@ -145,7 +145,9 @@ func restartsOf(pod *corev1.Pod) int32 {
 
 // wasStopped reports whether a pod that succeeded was stopped, such as by an eviction, and its
 // containers ended well then: with this policy they are started again whenever they end by themselves.
-func wasStopped(pod *corev1.Pod) bool { return pod.Spec.RestartPolicy == corev1.RestartPolicyAlways }
+func wasStopped(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
+}
 
 // endOf returns why a pod ended, or is about to: as it says itself, as those say who
 // disrupted it, or what is seen of it.
