@@ -6,10 +6,8 @@ package accesscheck_test
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -38,7 +36,7 @@ func TestEveryFieldIsInTheTables(t *testing.T) {
 				if served[kind] == nil {
 					served[kind] = sets.New[string]()
 				}
-				for _, name := range fieldsOf(spec.Type) {
+				for _, name := range registrytest.FieldsOf(spec.Type) {
 					served[kind].Insert(name)
 					rows := slices.DeleteFunc(slices.Clone(tables[kind]), func(r registrytest.FieldRow) bool { return !slices.Contains(r.Fields, name) })
 					for _, row := range rows {
@@ -72,17 +70,3 @@ func TestEveryFieldIsInTheTables(t *testing.T) {
 
 // pooled are the two names of one kind, which have one table.
 var pooled = map[string]string{"SandboxSet": "SandboxWarmPool", "SandboxWarmPool": "SandboxSet"}
-
-// fieldsOf are the names in JSON of the fields of a struct.
-func fieldsOf(of reflect.Type) []string {
-	var names []string
-	for field := range of.Fields() {
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous && strings.Contains(options, "inline") && field.Type != reflect.TypeFor[runtime.RawExtension]() {
-			names = append(names, fieldsOf(field.Type)...)
-			continue
-		}
-		names = append(names, name)
-	}
-	return names
-}

@@ -158,7 +158,7 @@ func IsSystemKey(key string) bool {
 			return true
 		}
 	}
-	return false
+	return key == v1alpha1.AgentAnnotationTraceContext
 }
 
 // OwnerGetter reads the set or claim that a reference of an object in a namespace

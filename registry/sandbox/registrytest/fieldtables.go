@@ -6,9 +6,12 @@ package registrytest
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // FieldRow is a row of a table of docs/security.md: what the right to write some fields of the
@@ -66,4 +69,18 @@ func rowsOf(t testing.TB, text string) []FieldRow {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// FieldsOf returns the names in JSON of the fields of a struct.
+func FieldsOf(of reflect.Type) []string {
+	var names []string
+	for field := range of.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && strings.Contains(options, "inline") && field.Type != reflect.TypeFor[runtime.RawExtension]() {
+			names = append(names, FieldsOf(field.Type)...)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
 }

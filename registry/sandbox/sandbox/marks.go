@@ -6,9 +6,11 @@ package sandbox
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -141,10 +143,41 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []accesscheck.Right {
 			(sandbox.Labels[key] == v1alpha1.ClaimedTrue || old.Labels[key] == v1alpha1.ClaimedTrue)
 		change(meta.Child("labels"), key, claimed || claimLabels.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
-	if pool != nil && base.SpecChanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, base.CanonicalizeTemplate) {
-		needed = append(needed, accesscheck.Adopt(pool.Name, field.NewPath("spec", "template")))
+	if pool == nil {
+		return needed
+	}
+	if slices.ContainsFunc(sandbox.Finalizers, func(f string) bool { return !slices.Contains(old.Finalizers, f) }) {
+		needed = append(needed, accesscheck.Adopt(pool.Name, meta.Child("finalizers")))
+	}
+	if base.SpecChanged(&sandbox.Spec, &old.Spec, canonicalize) {
+		before := old.Spec.DeepCopy()
+		canonicalize(before)
+		for _, path := range changedInPool(field.NewPath("spec"), reflect.ValueOf(&sandbox.Spec).Elem(), reflect.ValueOf(before).Elem()) {
+			needed = append(needed, accesscheck.Adopt(pool.Name, path))
+		}
 	}
 	return needed
+}
+
+// freeInPool are the fields of the spec of a sandbox in a pool that a user can change without the
+// right to adopt, because the next claim is not given them: a sandbox that is paused is not claimed,
+// and one that is resumed is claimed when it is available again.
+var freeInPool = sets.New("paused")
+
+// changedInPool returns the paths of the fields of a spec that differ, except for freeInPool. Both
+// must be canonical.
+func changedInPool(path *field.Path, spec, old reflect.Value) []*field.Path {
+	var changed []*field.Path
+	for part, value := range spec.Fields() {
+		before := old.FieldByIndex(part.Index)
+		switch name, _, _ := strings.Cut(part.Tag.Get("json"), ","); {
+		case name == "": // inline
+			changed = append(changed, changedInPool(path, value, before)...)
+		case !freeInPool.Has(name) && !apiequality.Semantic.DeepEqual(value.Interface(), before.Interface()):
+			changed = append(changed, path.Child(name))
+		}
+	}
+	return changed
 }
 
 // beyondTheBinding returns the owner references of a sandbox, except for a new one to the

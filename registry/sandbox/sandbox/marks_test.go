@@ -6,11 +6,14 @@ package sandbox_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,6 +70,12 @@ func refersTo(template string) func(*v1alpha1.Sandbox) {
 		sb.Spec.Template, sb.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
 	}
 }
+
+func held(finalizers ...string) func(*v1alpha1.Sandbox) {
+	return func(sb *v1alpha1.Sandbox) { sb.Finalizers = finalizers }
+}
+
+func paused(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }
 
 var inPool = []func(*v1alpha1.Sandbox){
 	ownedBy("SandboxSet", true), labelled(v1alpha1.LabelSandboxPool, "pool"), labelled(v1alpha1.LabelSandboxClaimed, "false"),
@@ -127,9 +136,13 @@ func TestMarks(t *testing.T) {
 		"template metadata in a pool": {old: inPool, write: changes{func(sb *v1alpha1.Sandbox) {
 			sb.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)}
 		}}, want: adopt, field: "spec.template"},
-		"what users do in a pool": {old: inPool, write: changes{labelled("a", "b"), annotated("mine", "no"), func(sb *v1alpha1.Sandbox) {
-			sb.Spec.Paused, sb.Spec.ShutdownTime, sb.Finalizers = true, at(1), []string{"example.com/hold"}
-		}}},
+		"a trace in a pool":       {old: inPool, write: changes{annotated(v1alpha1.AgentAnnotationTraceContext, "{}")}, want: adopt, field: "metadata.annotations[opentelemetry.io/trace-context]"},
+		"held in a pool":          {old: inPool, write: changes{held("example.com/hold")}, want: adopt, field: "metadata.finalizers"},
+		"held by more in a pool":  {old: append(slices.Clone(inPool), held("example.com/hold")), write: changes{held("example.com/hold", "example.com/more")}, want: adopt, field: "metadata.finalizers"},
+		"let go in a pool":        {old: append(slices.Clone(inPool), held("example.com/hold")), write: changes{held()}},
+		"held and not in a pool":  {old: changes{}, write: changes{held("example.com/hold")}},
+		"what users do in a pool": {old: inPool, write: changes{labelled("a", "b"), annotated("mine", "no"), annotated(corev1.LastAppliedConfigAnnotation, "{}"), paused}},
+		"resumed in a pool":       {old: append(slices.Clone(inPool), paused), write: changes{func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = false }}},
 		"what users do with their own": {old: changes{annotated(v1alpha1.AnnotationLock, "x")}, write: changes{
 			labelled("a", "b"), annotated(v1alpha1.AnnotationRuntimeURL, "http://mine"),
 			func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true },
@@ -218,6 +231,51 @@ func TestMarks(t *testing.T) {
 				t.Errorf("with the right: %v", err)
 			}
 		})
+	}
+}
+
+// TestSpecInPool checks that the spec of a sandbox in a pool cannot be changed without the right to
+// adopt, whichever field it is. An update of a field that is added to the spec must be decided here.
+func TestSpecInPool(t *testing.T) {
+	// harmless are the fields that a user can change without the right, and why.
+	harmless := map[string]string{
+		"paused": "a paused sandbox is not claimed, and a resumed one has a new pod of the same template",
+	}
+	specs := specWrites()
+	fixture := registrytest.New(t)
+	store, err := sandbox.NewStore(fixture.Scheme, fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Destroy)
+	ctx := registrytest.Context(t, resource)
+	sb := registrytest.NewSandbox("free")
+	for _, change := range inPool {
+		change(sb)
+	}
+	if _, err := store.Create(ctx, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range registrytest.FieldsOf(reflect.TypeFor[v1alpha1.SandboxSpec]()) {
+		writes := slices.DeleteFunc(slices.Sorted(maps.Keys(specs)), func(key string) bool { return key != name && !strings.HasPrefix(key, name+":") })
+		if len(writes) == 0 {
+			t.Errorf("nothing writes spec.%s", name)
+		}
+		for _, key := range writes {
+			may := &rightList{}
+			r := sandbox.NewREST(fixture.Scheme, store, may, nil, nil, nil).Sandbox
+			_, _, err := r.Update(ctx, "free", changing(specs[key]), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+				&metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			switch {
+			case harmless[name] != "":
+				if err != nil || len(may.asked) > 0 {
+					t.Errorf("%s: refused with %v after asking for %q", key, err, may.asked)
+				}
+			case apierrors.IsInvalid(err): // for everyone
+			case !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec."+name+":") || !slices.Equal(may.asked, []string{adopt}):
+				t.Errorf("%s: got %v after asking for %q, want Forbidden after asking for %q", key, err, may.asked, adopt)
+			}
+		}
 	}
 }
 

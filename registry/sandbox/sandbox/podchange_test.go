@@ -161,11 +161,10 @@ func TestPodChangeIsAdmittedAsCreate(t *testing.T) {
 	}
 }
 
-// The table of docs/security.md says for each field of a sandbox whether a user who may only update
-// sandboxes can change it, if the sandbox is of agent-sandbox and another user has claimed it.
-func TestSandboxTableMatchesServer(t *testing.T) {
+// specWrites returns updates of a sandbox, by the field of the spec that they change.
+func specWrites() map[string]func(*v1alpha1.Sandbox) {
 	day := metav1.NewTime(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))
-	writes := map[string]func(*v1alpha1.Sandbox){
+	return map[string]func(*v1alpha1.Sandbox){
 		"paused": func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true },
 		"pauseStrategy": func(sb *v1alpha1.Sandbox) {
 			sb.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: v1alpha1.PauseStrategyStop}
@@ -188,6 +187,12 @@ func TestSandboxTableMatchesServer(t *testing.T) {
 				`{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`)}}
 		},
 	}
+}
+
+// The table of docs/security.md says for each field of a sandbox whether a user who may only update
+// sandboxes can change it, if the sandbox is of agent-sandbox and another user has claimed it.
+func TestSandboxTableMatchesServer(t *testing.T) {
+	writes := specWrites()
 	inOtherWords := []string{"podTemplate", "operatingMode", "replicas"}
 	fixture := registrytest.New(t)
 	store, err := sandbox.NewStore(fixture.Scheme, fixture)
