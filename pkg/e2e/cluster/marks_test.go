@@ -98,6 +98,8 @@ func TestStrangersSandbox(t *testing.T) {
 				"apply of a new":   {func() error { return apply("evil-" + name + "-applied") }, "adopt"},
 				"take out":         {func() error { return merge(pooled, `{"metadata":{"ownerReferences":null}}`) }, "adopt"},
 				"other pod labels": {func() error { return merge(pooled, `{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`) }, "adopt"},
+				"end in a pool":    {func() error { return merge(pooled, `{"spec":{"shutdownTime":"2100-01-01T00:00:00Z"}}`) }, "adopt"},
+				"hold in a pool":   {func() error { return merge(pooled, `{"metadata":{"finalizers":["example.com/hold"]}}`) }, "adopt"},
 				"lock":             {func() error { return merge(pooled, `{"metadata":{"annotations":{"agents.kruise.io/lock":"x"}}}`) }, "bind"},
 				"call it claimed":  {func() error { return merge(own.Name, `{"metadata":{"labels":{"agents.kruise.io/claim-name":"x"}}}`) }, "bind"},
 			} {

@@ -31,7 +31,7 @@ import (
 
 const (
 	// VerbAdopt on sandboxsets is the right to put sandboxes into a set's pool, to take
-	// them out, to change those in it, and to do so with the templates that hold its
+	// them out, to change what the next claim gets of those in it, and to do so with the templates that hold its
 	// revisions.
 	VerbAdopt = "adopt"
 	// VerbBind on sandboxclaims is the right to write the marks of claims on sandboxes.
@@ -149,7 +149,7 @@ func Changed(values, old map[string]string) []string {
 }
 
 // IsSystemKey reports whether a key of a label or annotation says something to the
-// system, rather than to the users of a sandbox.
+// system, rather than to the users of a sandbox, or is written by claims.
 func IsSystemKey(key string) bool {
 	for _, prefix := range []string{
 		v1alpha1.KeyPrefix, v1alpha1.SandboxKeyPrefix, v1alpha1.E2BKeyPrefix, v1alpha1.SandlotKeyPrefix, v1alpha1.AgentKeyPrefix,
