@@ -191,9 +191,9 @@ func (cfg *Config) Complete() CompletedConfig {
 	if generic.AdmissionControl != nil {
 		generic.AdmissionControl = carrying{generic.AdmissionControl, conversion.Carrier{Scheme: scheme}}
 	}
-	conns := &connections{}
+	conns := newConnections()
 	if serving := generic.SecureServing; serving != nil && serving.Listener != nil {
-		serving.Listener = conns.listener(serving.Listener)
+		serving.Listener = conns.Listener(serving.Listener)
 	}
 	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
@@ -206,7 +206,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
-		return handler
+		return withConnections(handler, conns)
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}

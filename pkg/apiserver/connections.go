@@ -4,71 +4,60 @@
 package apiserver
 
 import (
-	"net"
 	"net/http"
-	"sync"
+	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/connections"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
-// connections are the open connections of a listener.
-type connections struct {
-	mu   sync.Mutex
-	open map[addresses]*connection
-}
+const (
+	// connectionBytes is how much memory a connection is allowed for at most. One of HTTP/2 has a
+	// buffer for a frame, of 256 KiB, headers that may be forty times what was sent, and 100 requests
+	// whose answers are not read.
+	connectionBytes = 4 << 20
+	// minConnections and minLargeHeaders are for servers with little memory.
+	minConnections, minLargeHeaders = 128, 16
+	// responseGrace is how long a connection is not closed for another after its last request was
+	// handled. It is short: requests that are refused protect a connection as well.
+	responseGrace = 100 * time.Millisecond
+)
 
-// addresses tell a connection from all others that are open.
-type addresses struct{ local, remote string }
-
-// listener returns a listener whose connections are known as long as they are open.
-func (c *connections) listener(l net.Listener) net.Listener { return knownListener{l, c} }
-
-// find returns the connection that a request came by, which may have others; nil if it is not known.
-func (c *connections) find(req *http.Request) net.Conn {
-	local, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+// newConnections returns a pool for the memory of this process: before anything is known about a
+// client, its connection takes memory.
+func newConnections() *connections.Pool {
+	limit, ok := memory.Limit()
 	if !ok {
-		return nil
+		limit = 4 << 30
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn := c.open[addresses{local.String(), req.RemoteAddr}]; conn != nil {
-		return conn
-	}
-	return nil
+	open := max(int(limit/connectionBytes), minConnections)
+	headers := max(open/8, minLargeHeaders)
+	return connections.NewPool(
+		connections.Limits{Open: open, ResponseGrace: responseGrace, LargeHeaders: fairness.NewSources(headers, headers/4)},
+		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused},
+	)
 }
 
-type knownListener struct {
-	net.Listener
-	all *connections
-}
-
-// Accept implements net.Listener.
-func (l knownListener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	conn := &connection{accepted, l.all, addresses{accepted.LocalAddr().String(), accepted.RemoteAddr().String()}}
-	l.all.mu.Lock()
-	defer l.all.mu.Unlock()
-	if l.all.open == nil {
-		l.all.open = map[addresses]*connection{}
-	}
-	l.all.open[conn.addresses] = conn
-	return conn, nil
-}
-
-// connection is known until it is closed.
-type connection struct {
-	net.Conn
-	all       *connections
-	addresses addresses
-}
-
-// Close implements net.Conn.
-func (c *connection) Close() error {
-	c.all.mu.Lock()
-	if c.all.open[c.addresses] == c {
-		delete(c.all.open, c.addresses)
-	}
-	c.all.mu.Unlock()
-	return c.Conn.Close()
+// withConnections reports to a pool when the requests of its connections are handled. It has to be
+// outside of all other handlers.
+func withConnections(handler http.Handler, pool *connections.Pool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if conn := pool.Find(req); conn != nil {
+			if !conn.StartRequest() {
+				panic(http.ErrAbortHandler) // it is closed
+			}
+			defer conn.EndRequest()
+		}
+		inner := req.WithContext(req.Context())
+		// Until the client has read the answer, the server keeps its request. It may be large, and it
+		// had its slot until here.
+		defer func() {
+			req.Header, req.URL, req.RequestURI, req.Host = nil, nil, "", ""
+			if req.Method != http.MethodHead { // of which the server asks later
+				req.Method = http.MethodGet
+			}
+		}()
+		handler.ServeHTTP(w, inner)
+	})
 }

@@ -29,8 +29,32 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"version"})
 
+	connectionsRefused = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "apiserver",
+		Name:           "connections_refused_total",
+		Help:           "Number of connections that were closed at once, because there were too many and none could be closed for them.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	connectionsEvicted = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "apiserver",
+		Name:           "connections_evicted_total",
+		Help:           "Number of connections without a request that were closed for new ones, because there were too many.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	largeHeadersRefused = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "apiserver",
+		Name:           "large_headers_refused_total",
+		Help:           "Number of connections that were closed because too many others sent large headers.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(feedLists, buildInfo)
+		legacyregistry.MustRegister(feedLists, buildInfo, connectionsRefused, connectionsEvicted, largeHeadersRefused)
 		buildInfo.WithLabelValues(version.Get()).Set(1)
 	})
 )

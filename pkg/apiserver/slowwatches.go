@@ -8,7 +8,6 @@ import (
 	linked "container/list"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
@@ -72,7 +72,7 @@ func DefaultWatchLimits() WatchLimits {
 type slowWatches struct {
 	limits      WatchLimits
 	clock       clock.PassiveClock
-	connections *connections
+	connections *connections.Pool
 
 	mu sync.Mutex
 	// writes are the *watchWriter that write and were not ended, in the order in which they began.
@@ -99,7 +99,7 @@ func (b *watchBytes) add(user string, n int64) {
 
 // withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
 // A watch over a websocket, which would take the connection over, is refused.
-func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connections) http.Handler {
+func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connections.Pool) http.Handler {
 	slow := &slowWatches{limits: limits, clock: clock.RealClock{}, connections: conns}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
@@ -124,7 +124,7 @@ func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connection
 
 // writer returns a writer for a watch, which ends by cancel.
 func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel func()) *watchWriter {
-	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: s.connections.find(req)}
+	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: s.connections.Find(req)}
 	if user, ok := request.UserFrom(req.Context()); ok {
 		writer.user = accountOf(user.GetName())
 	}
@@ -161,7 +161,7 @@ type watchWriter struct {
 	slow       *slowWatches
 	user       string
 	// conn is the connection, nil if it is not known. It may be that of other requests, too.
-	conn net.Conn
+	conn *connections.Conn
 	// cancel ends the watch. Its handler would wait for events after a flush that failed.
 	cancel func()
 	// keepsEvents: the generic handler keeps a buffer as large as the largest event. It does so

@@ -23,15 +23,16 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // serveGateway serves a handler as a gateway with a limit of connections.
-func serveGateway(t *testing.T, connections int, handler http.HandlerFunc) *pipes {
+func serveGateway(t *testing.T, limit int, handler http.HandlerFunc) *pipes {
 	t.Helper()
 	registerMetrics()
-	gateway := &Gateway{handler: handler, connections: newConnectionPool(connections)}
+	gateway := &Gateway{handler: handler, connections: newConnectionPool(limit)}
 	p := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -216,28 +217,6 @@ func TestConnectionsOfASite(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsClosedForAnother: no request is handled that comes just when its connection
-// is closed for another.
-func TestConnectionThatIsClosedForAnother(t *testing.T) {
-	all := newConnectionPool(1)
-	first, _, _ := all.admit(peerConn{peer: "10.0.0.1:1"})
-	second, closed, ok := all.admit(peerConn{peer: "10.0.0.2:1"})
-	if !ok || closed != first || first.startRequest() || !second.startRequest() {
-		t.Fatal("the first connection is still used")
-	}
-	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
-		t.Error("there was no slot left")
-	}
-	second.endRequest()
-	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
-		t.Error("it is closed before its answer is sent")
-	}
-	second.markIdle()
-	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); !ok {
-		t.Error("its slot is not free when its answer is sent")
-	}
-}
-
 // TestConnectionsOfProtocols: a connection counts as used while its requests are handled, with
 // every protocol.
 func TestConnectionsOfProtocols(t *testing.T) {
@@ -246,9 +225,9 @@ func TestConnectionsOfProtocols(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		for _, proto := range []int{1, 2} {
 			gateway := &Gateway{connections: newConnectionPool(10)}
-			var used *limitedConn
+			var used *connections.Conn
 			gateway.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if used = connOf(r.Context()); used == nil || used.requests != 1 || r.ProtoMajor != proto {
+				if used = connOf(r.Context()); used == nil || !used.Busy() || r.ProtoMajor != proto {
 					w.WriteHeader(http.StatusInternalServerError)
 				}
 			})
@@ -290,9 +269,7 @@ func TestConnectionsOfProtocols(t *testing.T) {
 				continue
 			}
 			expect.Eventually(t.Context(), t, func(context.Context) error { // Serve does not wait for that
-				gateway.connections.mu.Lock()
-				defer gateway.connections.mu.Unlock()
-				if used.from != nil || gateway.connections.open != 0 {
+				if gateway.connections.Open() != 0 {
 					return fmt.Errorf("HTTP/%d, TLS %v: the connection is open", proto, secure)
 				}
 				return nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys/limit"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
@@ -57,7 +58,7 @@ type Gateway struct {
 	table       *routes.Table
 	forwarder   *sandboxproxy.Proxy
 	handler     http.Handler
-	connections *connectionPool
+	connections *connections.Pool
 }
 
 // New returns a gateway. Nothing runs yet.
@@ -79,11 +80,11 @@ func New(c Config) (*Gateway, error) {
 	}
 	teams := identity.New(c.RESTConfig, c.ImpersonateGroups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
-	connections := sandboxproxy.NewConnections()
+	forwarded := sandboxproxy.NewConnections()
 	table := routes.New(own, routes.Options{
-		AllowLoopback: c.AllowLoopback, QPS: c.RESTConfig.QPS, Burst: c.RESTConfig.Burst, Pods: pods, Connections: connections,
+		AllowLoopback: c.AllowLoopback, QPS: c.RESTConfig.QPS, Burst: c.RESTConfig.Burst, Pods: pods, Connections: forwarded,
 	})
-	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError, Connections: connections})
+	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError, Connections: forwarded})
 	var domain string
 	if len(c.Domains) > 0 {
 		domain = c.Domains[0]

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
@@ -42,12 +43,19 @@ const (
 	// streamBuffer is how many bytes of the body of a request of HTTP/2 the server keeps before the handler
 	// reads them. With that, a request that is forwarded takes up to 100 KiB.
 	streamBuffer = 64 << 10
+	// responseGrace is how long a connection is not closed for another after its last request was handled.
+	responseGrace = time.Second
 )
+
+func newConnectionPool(maxOpen int) *connections.Pool {
+	return connections.NewPool(connections.Limits{Open: maxOpen, ResponseGrace: responseGrace},
+		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted})
+}
 
 // Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
 // when all requests have ended or are cut off. All listeners of a gateway share the limit of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	return Serve(ctx, limitedListener{listener, g.connections}, config, g)
+	return Serve(ctx, g.connections.Listener(listener), config, g)
 }
 
 // Serve serves the requests of a listener with a handler in the same way.
@@ -62,10 +70,10 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 			working.Add(1)
 			defer working.Done()
 			if conn := connOf(r.Context()); conn != nil {
-				if !conn.startRequest() {
+				if !conn.StartRequest() {
 					panic(http.ErrAbortHandler) // it is closed
 				}
-				defer conn.endRequest()
+				defer conn.EndRequest()
 			}
 			controller := http.NewResponseController(w)
 			// Clear the deadline of the previous request of the connection.
@@ -89,8 +97,8 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 			return withConn(lookups.WithSource(ctx, conn.RemoteAddr().String()), conn)
 		},
 		ConnState: func(conn net.Conn, state http.ConnState) {
-			if its := limited(conn); its != nil && state == http.StateIdle {
-				its.markIdle()
+			if its := connections.Of(conn); its != nil && state == http.StateIdle {
+				its.MarkIdle()
 			}
 		},
 		TLSConfig:         config.Clone(), // the server changes it, and other listeners may have the same
@@ -134,6 +142,22 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 	}
 	cut()
 	return errors.Join(err, waitFor(&working))
+}
+
+type connKey struct{}
+
+// withConn returns a context for the requests of a connection.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	if its := connections.Of(conn); its != nil {
+		return context.WithValue(ctx, connKey{}, its)
+	}
+	return ctx
+}
+
+// connOf returns the connection of a request, or nil if connections are not limited.
+func connOf(ctx context.Context) *connections.Conn {
+	conn, _ := ctx.Value(connKey{}).(*connections.Conn)
+	return conn
 }
 
 // waitFor waits for handlers whose connections are cut.

@@ -1,0 +1,211 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package connections keeps the connections of a server within limits that sources of clients share.
+package connections
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+)
+
+// headersWithoutSlot is how many bytes may be read from a connection without a slot, while none of its
+// requests is handled. They are the TLS handshake and the headers of the next request.
+const headersWithoutSlot = 16 << 10
+
+// Limits bound what connections take.
+type Limits struct {
+	// Open is how many may be open.
+	Open int
+	// ResponseGrace is how long a connection is protected from being closed for another after its last
+	// request was handled: the response may not be sent yet. MarkIdle ends it.
+	ResponseGrace time.Duration
+	// LargeHeaders are slots for connections from which much is read while none of their requests is
+	// handled, so most likely large headers. One that gets none is closed. Nil is no limit.
+	LargeHeaders *fairness.Sources
+}
+
+// Counter counts events.
+type Counter interface{ Inc() }
+
+// Metrics count the connections that a pool closes: those that it does not admit, those without a request
+// that it closes for others, and those that get no slot for large headers.
+type Metrics struct{ Refused, Evicted, LargeHeaders Counter }
+
+// Pool has the open connections of a server, of all its listeners. When there are too many, it
+// closes an idle one for a new one: one on which no request is handled. So clients cannot keep others out
+// with connections that they do not use.
+type Pool struct {
+	limits  Limits
+	metrics Metrics
+
+	mu    sync.Mutex
+	open  int
+	sites map[string]*siteConns
+	// byAddresses has the connections for Find.
+	byAddresses map[addresses]*Conn
+}
+
+// addresses are those of a connection. Open connections of TCP differ in them.
+type addresses struct{ local, remote string }
+
+// siteConns has the connections of a site: an IPv4 address or a /56 of IPv6 addresses.
+type siteConns struct {
+	open    int
+	sources map[string]*peerConns
+}
+
+// peerConns has the connections of a source: an IPv4 address or a /64 of IPv6 addresses.
+type peerConns struct {
+	open int
+	// idle are the *Conn without a request, those whose last request was longest ago first.
+	idle list.List
+}
+
+// NewPool returns an empty pool.
+func NewPool(limits Limits, metrics Metrics) *Pool {
+	return &Pool{limits: limits, metrics: metrics, sites: map[string]*siteConns{}, byAddresses: map[addresses]*Conn{}}
+}
+
+// Open returns how many connections are open.
+func (p *Pool) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open
+}
+
+// Find returns the connection that a request came by, which may have others; nil if it is not in the pool.
+func (p *Pool) Find(req *http.Request) *Conn {
+	local, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byAddresses[addresses{local.String(), req.RemoteAddr}]
+}
+
+// admit adds a connection to the pool. If there are too many, closed is the connection that the caller has
+// to close for it. ok is false if there is none that may be closed.
+func (p *Pool) admit(conn net.Conn) (admitted, closed *Conn, ok bool) {
+	remote := conn.RemoteAddr().String()
+	from := fairness.Source(remote)
+	admitted = &Conn{
+		Conn: conn, pool: p, addresses: addresses{conn.LocalAddr().String(), remote}, source: from, site: fairness.Site(from),
+		protectedUntil: clock.RealClock{}.Now(),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open >= p.limits.Open {
+		if closed = p.findIdle(admitted); closed == nil {
+			return nil, nil, false
+		}
+		p.remove(closed)
+	}
+	p.add(admitted)
+	return admitted, closed, true
+}
+
+// findIdle returns the connection to close for a new one, or nil: of the site that has most connections,
+// of its source that has most, the one that has been idle for longest. A site or a source that has no
+// more than that of the new one loses none.
+func (p *Pool) findIdle(newcomer *Conn) *Conn {
+	own, ownOpen := p.sites[newcomer.site], 0
+	if own != nil {
+		ownOpen = own.open
+	}
+	now := clock.RealClock{}.Now()
+	var found *Conn
+	most := 0
+	for _, s := range p.sites {
+		if s.open <= most || s != own && s.open <= ownOpen {
+			continue
+		}
+		var its *peerConns
+		if s == own {
+			its = s.sources[newcomer.source]
+		}
+		if conn := s.findIdle(its, now); conn != nil {
+			found, most = conn, s.open
+		}
+	}
+	return found
+}
+
+// findIdle returns the connection of a site to close, or nil. A source that has no more than own loses
+// none.
+func (s *siteConns) findIdle(own *peerConns, now time.Time) *Conn {
+	ownOpen := 0
+	if own != nil {
+		ownOpen = own.open
+	}
+	var found *Conn
+	most := 0
+	for _, its := range s.sources {
+		if its.open <= most || its != own && its.open <= ownOpen {
+			continue
+		}
+		if conn := its.findIdle(now); conn != nil {
+			found, most = conn, its.open
+		}
+	}
+	return found
+}
+
+// findIdle returns the connection of a source that has been idle for longest and is not protected, or nil.
+func (s *peerConns) findIdle(now time.Time) *Conn {
+	for e := s.idle.Front(); e != nil; e = e.Next() {
+		if conn := e.Value.(*Conn); !now.Before(conn.protectedUntil) {
+			return conn
+		}
+	}
+	return nil
+}
+
+func (p *Pool) add(conn *Conn) {
+	its := p.sites[conn.site]
+	if its == nil {
+		its = &siteConns{sources: map[string]*peerConns{}}
+		p.sites[conn.site] = its
+	}
+	from := its.sources[conn.source]
+	if from == nil {
+		from = &peerConns{}
+		its.sources[conn.source] = from
+	}
+	p.open++
+	its.open++
+	from.open++
+	conn.from, conn.idle = from, from.idle.PushBack(conn)
+	p.byAddresses[conn.addresses] = conn
+}
+
+func (p *Pool) remove(conn *Conn) {
+	if conn.from == nil {
+		return
+	}
+	if conn.idle != nil {
+		conn.from.idle.Remove(conn.idle)
+	}
+	if p.byAddresses[conn.addresses] == conn {
+		delete(p.byAddresses, conn.addresses)
+	}
+	conn.releaseSlot()
+	its := p.sites[conn.site]
+	p.open--
+	its.open--
+	if conn.from.open--; conn.from.open == 0 {
+		delete(its.sources, conn.source)
+	}
+	if its.open == 0 {
+		delete(p.sites, conn.site)
+	}
+	conn.from, conn.idle = nil, nil
+}

@@ -1,0 +1,121 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package connections
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+)
+
+// peer is a connection whose client has an address, and sends zeros.
+type peer struct {
+	net.Conn
+	address string
+}
+
+func (p peer) LocalAddr() net.Addr        { return &net.UnixAddr{Name: "here"} }
+func (p peer) RemoteAddr() net.Addr       { return &net.UnixAddr{Name: p.address} }
+func (p peer) Read(b []byte) (int, error) { return len(b), nil }
+func (p peer) Close() error               { return nil }
+
+// count is a counter.
+type count int
+
+// Inc implements Counter.
+func (c *count) Inc() { *c++ }
+
+// TestConnectionThatIsClosedForAnother: no request is handled that comes just when its connection
+// is closed for another.
+func TestConnectionThatIsClosedForAnother(t *testing.T) {
+	all := NewPool(Limits{Open: 1, ResponseGrace: time.Hour}, Metrics{})
+	first, _, _ := all.admit(peer{address: "10.0.0.1:1"})
+	second, closed, ok := all.admit(peer{address: "10.0.0.2:1"})
+	if !ok || closed != first || first.StartRequest() || !second.StartRequest() {
+		t.Fatal("the first connection is still used")
+	}
+	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); ok {
+		t.Error("there was no slot left")
+	}
+	second.EndRequest()
+	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); ok {
+		t.Error("it is closed before its answer is sent")
+	}
+	second.MarkIdle()
+	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); !ok {
+		t.Error("its slot is not free when its answer is sent")
+	}
+}
+
+// TestLargeHeaders: connections from which much is read without a request have slots. They are shared by
+// source, and given back when a request is handled or the connection is closed.
+func TestLargeHeaders(t *testing.T) {
+	var refused count
+	slots := fairness.NewSources(8, 2)
+	all := NewPool(Limits{Open: 100, LargeHeaders: slots}, Metrics{LargeHeaders: &refused})
+	open := func(address string) *Conn {
+		conn, _, ok := all.admit(peer{address: address})
+		if !ok {
+			t.Fatal("a connection is refused")
+		}
+		return conn
+	}
+	read := func(conn *Conn, bytes int) bool {
+		_, err := conn.Read(make([]byte, bytes))
+		if err != nil && !errors.Is(err, errNoSlot) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	first, second := open("10.0.0.1:1"), open("10.0.0.1:2")
+	if !read(first, 1<<20) || !read(second, headersWithoutSlot) || !read(second, 1) || !read(first, 1<<20) {
+		t.Fatal("a source gets no two slots")
+	}
+	third := open("10.0.0.1:3")
+	if !read(third, headersWithoutSlot) || read(third, 1) || refused != 1 || all.Open() != 2 || third.StartRequest() {
+		t.Error("a source has more than its slots")
+	}
+	if !read(open("10.0.0.2:1"), 1<<20) {
+		t.Error("another source gets no slot")
+	}
+	// What is read while a request is handled needs no slot, and what is read later is counted anew.
+	if !first.StartRequest() {
+		t.Fatal("the connection is closed")
+	}
+	if fourth := open("10.0.0.1:4"); !read(fourth, 1<<20) || !read(first, 1<<20) {
+		t.Error("the slot is not given back when a request is handled")
+	}
+	first.EndRequest()
+	if !read(first, headersWithoutSlot) || read(first, 1) {
+		t.Error("what is read after a request is not counted, or what came before it is")
+	}
+	if err := second.Close(); err != nil || !read(open("10.0.0.1:5"), 1<<20) {
+		t.Errorf("the slot is not given back when the connection is closed: %v", err)
+	}
+}
+
+// TestFind: a request has its connection as long as that is open.
+func TestFind(t *testing.T) {
+	all := NewPool(Limits{Open: 10}, Metrics{})
+	conn, _, _ := all.admit(peer{address: "10.0.0.1:1"})
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, conn.LocalAddr())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req.RemoteAddr = "10.0.0.1:2"; all.Find(req) != nil {
+		t.Error("a connection of another is found")
+	}
+	if req.RemoteAddr = "10.0.0.1:1"; all.Find(req) != conn || all.Find(req.WithContext(t.Context())) != nil {
+		t.Error("the connection is not found")
+	}
+	if err := conn.Close(); err != nil || all.Find(req) != nil {
+		t.Errorf("a closed connection is found: %v", err)
+	}
+}
