@@ -35,6 +35,7 @@ pkg/install/dryrunpolicy: | client server etcd
 pkg/findings: | client server etcd
 
 # Parts that know no sandboxes.
+pkg/connections: pkg/fairness | client server etcd
 pkg/datadir: | client server
 pkg/fairness: | client server etcd
 pkg/install/certificates: pkg/install/secrets | server etcd
@@ -65,7 +66,7 @@ pkg/allocator/queue: pkg/poolindex
 pkg/allocator/reconciler: pkg/fairness | runtime server etcd
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd
 registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
-pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
+pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/connections pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
 pkg/store/reencryption: pkg/apiserver/storekeys pkg/store/rewriting
 pkg/store/snapshot:
 
@@ -79,7 +80,7 @@ pkg/controllers: apis/agents apis/sandbox/v1alpha1 apis/sandbox/validation pkg/c
 pkg/manager: apis/sandbox/v1alpha1 pkg/controllers pkg/install pkg/podnamespace pkg/tokens pkg/version | serving etcd
 pkg/check: apis/sandbox/v1alpha1 pkg/findings pkg/install/dryrunpolicy | runtime server etcd
 pkg/cli: apis/sandbox/v1alpha1 pkg/check pkg/client pkg/findings pkg/gateway/apikeys pkg/version | runtime server etcd
-pkg/gateway: apis/sandbox/v1alpha1 pkg/client pkg/fairness pkg/podaddress pkg/sandboxproxy | runtime server etcd
+pkg/gateway: apis/sandbox/v1alpha1 pkg/client pkg/connections pkg/fairness pkg/podaddress pkg/sandboxproxy | runtime server etcd
 pkg/gateway/app: pkg/gateway pkg/tokens pkg/version | serving etcd
 
 # Programs: each has one package that puts it together.
