@@ -75,11 +75,14 @@ func TestLargeHeadersOfConnections(t *testing.T) {
 		_, _ = io.WriteString(conn, unfinished)
 	}
 	expect.Eventually(t.Context(), t, func(context.Context) error {
-		if n := closed.Load(); n != connections-most {
+		if n := closed.Load(); n < connections-most {
 			return fmt.Errorf("%d of %d connections are closed", n, connections)
 		}
 		return nil
 	})
+	if n := closed.Load(); n != connections-most {
+		t.Fatalf("%d of %d connections are closed", n, connections) // all of them are after 32 s
+	}
 	small := dial("127.0.0.1", config)
 	if _, err := io.WriteString(small, "GET /version HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
