@@ -143,17 +143,24 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []accesscheck.Right {
 			(sandbox.Labels[key] == v1alpha1.ClaimedTrue || old.Labels[key] == v1alpha1.ClaimedTrue)
 		change(meta.Child("labels"), key, claimed || claimLabels.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
-	if pool == nil {
-		return needed
+	if pool != nil {
+		needed = append(needed, rightsInPool(pool.Name, sandbox, old)...)
 	}
+	return needed
+}
+
+// rightsInPool returns the rights that a write takes because it changes the spec of a sandbox in the
+// pool of a set, or holds the sandbox by another finalizer.
+func rightsInPool(set string, sandbox, old *v1alpha1.Sandbox) []accesscheck.Right {
+	var needed []accesscheck.Right
 	if slices.ContainsFunc(sandbox.Finalizers, func(f string) bool { return !slices.Contains(old.Finalizers, f) }) {
-		needed = append(needed, accesscheck.Adopt(pool.Name, meta.Child("finalizers")))
+		needed = append(needed, accesscheck.Adopt(set, field.NewPath("metadata", "finalizers")))
 	}
 	if base.SpecChanged(&sandbox.Spec, &old.Spec, canonicalize) {
 		before := old.Spec.DeepCopy()
 		canonicalize(before)
 		for _, path := range changedInPool(field.NewPath("spec"), reflect.ValueOf(&sandbox.Spec).Elem(), reflect.ValueOf(before).Elem()) {
-			needed = append(needed, accesscheck.Adopt(pool.Name, path))
+			needed = append(needed, accesscheck.Adopt(set, path))
 		}
 	}
 	return needed
