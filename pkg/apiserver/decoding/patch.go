@@ -78,35 +78,41 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			return
 		}
 		req = strictForKubectlPatch(req)
-		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-		switch patch := types.PatchType(mediaType); {
-		case info.Verb != "patch":
-			err = o.emptyStatus(req, mediaType, o.kindOf(info), info.Verb == "update")
-		case err == nil && patch == types.JSONPatchType:
-			var body []byte
-			if body, err = o.read(req, info.Subresource == ""); err == nil && testsListsWithNull(body) {
-				err = apierrors.NewBadRequest("a JSON Patch that tests a list must not have null in a value")
-			}
-		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
-			// The generic handlers take what is before the semicolon, also where the rest is wrong.
-			err = &apierrors.StatusError{ErrStatus: metav1.Status{
-				Status: metav1.StatusFailure,
-				Code:   http.StatusUnsupportedMediaType,
-				Reason: metav1.StatusReasonUnsupportedMediaType,
-				Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s",
-					strings.Join(patchTypes, ", ")),
-			}}
-		case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
-			applied := patch == types.ApplyYAMLPatchType
-			err = o.check(req, o.kindOf(info), applied, applied || info.Subresource == "")
-		}
-		if err != nil {
+		if err := o.checkBody(req, info); err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
 			return
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// checkBody checks the body of a patch, and of another write with a long body.
+func (o PatchOptions) checkBody(req *http.Request, info *request.RequestInfo) error {
+	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	switch patch := types.PatchType(mediaType); {
+	case info.Verb != "patch":
+		return o.emptyStatus(req, mediaType, o.kindOf(info), info.Verb == "update")
+	case err == nil && patch == types.JSONPatchType:
+		body, err := o.read(req, info.Subresource == "")
+		if err == nil && testsListsWithNull(body) {
+			err = apierrors.NewBadRequest("a JSON Patch that tests a list must not have null in a value")
+		}
+		return err
+	case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
+		// The generic handlers take what is before the semicolon, also where the rest is wrong.
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure,
+			Code:   http.StatusUnsupportedMediaType,
+			Reason: metav1.StatusReasonUnsupportedMediaType,
+			Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s",
+				strings.Join(patchTypes, ", ")),
+		}}
+	case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
+		applied := patch == types.ApplyYAMLPatchType
+		return o.check(req, o.kindOf(info), applied, applied || info.Subresource == "")
+	}
+	return nil
 }
 
 // testsListsWithNull reports whether a JSON Patch has an operation "test" with a list in its value, and
