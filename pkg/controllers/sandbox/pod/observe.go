@@ -52,7 +52,7 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 			Labels:            only(pod.Labels, v1alpha1.LabelCreatedBy, v1alpha1.LabelPodTemplateHash, v1alpha1.LabelAgentRuntime),
 			Annotations:       only(pod.Annotations, v1alpha1.AnnotationTemplateMetadata),
 		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy},
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: restartPolicyOf(&pod.Spec)},
 		Status: corev1.PodStatus{
 			Phase:                 pod.Status.Phase,
 			Reason:                pod.Status.Reason,
@@ -71,6 +71,16 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	return small
+}
+
+// restartPolicyOf returns the restart policy of a pod, or nothing if one of its containers has its own.
+func restartPolicyOf(spec *corev1.PodSpec) corev1.RestartPolicy {
+	for i := range spec.Containers {
+		if spec.Containers[i].RestartPolicy != nil {
+			return ""
+		}
+	}
+	return spec.RestartPolicy
 }
 
 // trimContainers keeps the containers that wait, and those that were restarted.

@@ -42,6 +42,7 @@ func TestTrimmedPodsGiveTheSamePlans(t *testing.T) {
 		}),
 		"restarted": newPod(runs("True"), restarted(3)),
 		"stopped":   newPod(podPhase("Succeeded"), restartsAlways),
+		"ended":     newPod(podPhase("Succeeded"), restartsAlways, endsByItself),
 		"init waits": newPod(func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
 		}),

@@ -54,6 +54,11 @@ func newPod(changes ...func(*corev1.Pod)) *corev1.Pod {
 
 func restartsAlways(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }
 
+func endsByItself(p *corev1.Pod) {
+	never := corev1.ContainerRestartPolicyNever
+	p.Spec.Containers = []corev1.Container{{Name: "main", RestartPolicy: &never}}
+}
+
 func phase(p v1alpha1.SandboxPhase) func(*v1alpha1.Sandbox) {
 	return func(s *v1alpha1.Sandbox) { s.Status.Phase = p }
 }
@@ -406,6 +411,10 @@ func TestDecide(t *testing.T) {
 			want: want{phase: "Failed", message: "Pod status phase is Succeeded", nodeOnly: true, conditions: []metav1.Condition{
 				ready("TerminationByKubelet", "The node was low on resource: memory."),
 			}},
+		},
+		"ended, by the policy of its container": {
+			sandbox: newSandbox(running...), pod: newPod(podPhase("Succeeded"), restartsAlways, endsByItself),
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", nodeOnly: true, conditions: []metav1.Condition{ready("PodSucceeded", "")}},
 		},
 		"stopped, and its process ended well": {
 			sandbox: newSandbox(running...), pod: newPod(podPhase("Succeeded"), restartsAlways),

@@ -143,10 +143,10 @@ func restartsOf(pod *corev1.Pod) int32 {
 	return n
 }
 
-// wasStopped reports whether a pod that succeeded was stopped, such as by an eviction, and its
-// containers ended well then: with this policy they are started again whenever they end by themselves.
+// wasStopped reports whether a pod with restartPolicy Always succeeded, none of whose containers has a
+// policy of its own. They would have been started again, so something, such as an eviction, stopped the pod.
 func wasStopped(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
+	return pod.Status.Phase == corev1.PodSucceeded && restartPolicyOf(&pod.Spec) == corev1.RestartPolicyAlways
 }
 
 // endOf returns why a pod ended, or is about to: as it says itself, as those say who
