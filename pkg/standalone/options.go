@@ -32,6 +32,9 @@ type Options struct {
 	SimulatedStartDelay time.Duration
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
+	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is half of the changes that
+	// are handled at a time.
+	MaxWaitingCreates int
 	// ClaimLimits bound what claims may ask for and bring.
 	ClaimLimits options.ClaimLimits
 	// Runtimes are the certificates for agent-runtimes.
@@ -65,6 +68,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "Time that a simulated Sandbox takes to become Running.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"Maximum time that the creation of a SandboxClaim waits for Sandboxes before the response is sent with those that were bound.")
+	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
+		"Maximum number of create requests of SandboxClaims that wait at the same time. Further ones are answered with Claiming immediately. "+
+		"0 means half of the mutating requests in flight.")
 	o.ClaimLimits.AddFlags(fs)
 	o.Runtimes.AddFlags(fs)
 	fs.StringVar(&o.E2BAddress, "e2b-address", o.E2BAddress, ""+

@@ -114,6 +114,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	opts := options.NewOptions()
 	opts.Alone = true
 	opts.SyncWindow = o.SyncWindow
+	opts.MaxWaitingCreates = o.MaxWaitingCreates
 	opts.ClaimLimits = o.ClaimLimits
 	opts.Runtimes = o.Runtimes
 	opts.Etcd.StorageConfig.Transport.ServerList = etcd
