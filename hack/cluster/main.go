@@ -59,7 +59,7 @@ type state struct {
 }
 
 func main() {
-	realnode.Main() // "cluster serve" starts this program as a node
+	realnode.MaybeRunNode() // "cluster serve" starts this program as a node
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -161,7 +161,7 @@ func serve(ctx context.Context, o *options) (err error) {
 // up starts "cluster serve" in the background and returns when it is ready.
 func up(ctx context.Context, o *options) error {
 	if o.realNodes > 0 {
-		if err := realnode.Missing(); err != nil {
+		if err := realnode.CheckSupported(); err != nil {
 			return err
 		}
 	}
@@ -258,7 +258,7 @@ func down(ctx context.Context, o *options) error {
 		fmt.Println("The cluster has stopped.")
 	default:
 		fmt.Println("No cluster is running in", o.dir)
-		if err := realnode.Sweep(); err != nil { // it may have been killed
+		if err := realnode.RemoveLeftovers(); err != nil { // it may have been killed
 			return err
 		}
 	}

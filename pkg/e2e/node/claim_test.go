@@ -65,8 +65,8 @@ func TestRemovedAfterCommand(t *testing.T) {
 	}
 }
 
-// TestContainerRestarts: what ends the container of a claimed sandbox takes its variables and its
-// token. The sandbox is not ready until it has them again, and no other can set the runtime up.
+// TestContainerRestarts: after its container restarts, a claimed sandbox is not ready for a while. When it is
+// ready again, it has its variables, and /init with another token is refused.
 func TestContainerRestarts(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -81,7 +81,7 @@ func TestContainerRestarts(t *testing.T) {
 	}
 	defer changes.Stop()
 	s.kubectl("exec", name, "--", "kill", "1")
-	seen := false
+	seen, done := false, false
 	for change := range changes.ResultChan() {
 		sandbox, ok := change.Object.(*v1alpha1.Sandbox)
 		if !ok {
@@ -93,10 +93,11 @@ func TestContainerRestarts(t *testing.T) {
 		if !restarted || !ready {
 			continue
 		}
-		if !seen {
-			t.Error("the sandbox was ready all the time")
-		}
+		done = true
 		break
+	}
+	if !seen || !done {
+		t.Errorf("the sandbox was not ready: %t, and was ready again: %t", seen, done)
 	}
 	s.expectVariable()
 	url := "http://" + s.pod(name).Status.PodIP + ":49983/init"
@@ -141,8 +142,7 @@ func (s *story) setPaused(name string, paused bool) {
 	}
 }
 
-// TestStubbornProcess: a process that ignores SIGTERM is killed when the grace period of its pod
-// is over, and then the sandbox is gone.
+// TestStubbornProcess: the sandbox and the pod of a process that ignores SIGTERM are deleted.
 func TestStubbornProcess(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -38,8 +38,8 @@ func TestProgramsOfNodeCrash(t *testing.T) {
 	}
 }
 
-// TestReboot: after a loss of power of its node, a claimed sandbox is ready when it has its
-// variables again.
+// TestReboot: when a claimed sandbox is ready again after its node was killed and started, it has its
+// variables.
 func TestReboot(t *testing.T) {
 	s := begin(t)
 	s.fill(1, shellPod("sleep", "infinity"))
@@ -57,8 +57,8 @@ func TestReboot(t *testing.T) {
 	s.expectVariable()
 }
 
-// TestOutOfMemory: a process that takes more memory than its container may have is killed. If it is
-// the container's only one, the sandbox is ready again when it has its variables again.
+// TestOutOfMemory: if the container of a claimed sandbox restarts because a process took more memory than it
+// may, the sandbox has its variables when it is ready again.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -76,8 +76,7 @@ func TestOutOfMemory(t *testing.T) {
 	s.expectVariable()
 }
 
-// TestEvicted: a sandbox that its kubelet evicts has failed, also where its process ends well on
-// SIGTERM, whose pod has succeeded then and says nothing of an eviction.
+// TestEvicted: a sandbox that the kubelet evicts is Failed, even if its process exits with 0 on SIGTERM.
 func TestEvicted(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -36,12 +36,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	realnode.Main()
+	realnode.MaybeRunNode()
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) (code int) {
-	if missing = realnode.Missing(); missing != nil {
+	if missing = realnode.CheckSupported(); missing != nil {
 		if os.Getenv(nodesVariable) == nodesRequired {
 			return complain(missing)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -20,8 +21,8 @@ const (
 	minorVariable = "KUBERNETES"
 )
 
-// nodePrograms are those that only a real node runs.
-var nodePrograms = map[string]bool{"kubelet": true, "containerd": true, "containerd-shim-runc-v2": true, "ctr": true}
+// NodePrograms are those that only a real node runs.
+var NodePrograms = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
 
 // programs finds programs by name.
 type programs struct {
@@ -71,7 +72,7 @@ func FindProgram(name string) (string, error) {
 func (p programs) path(name string) (string, error) {
 	folders, hint := p.folders, "make controlplane builds it"
 	switch {
-	case nodePrograms[name]:
+	case slices.Contains(NodePrograms, name):
 		hint = "make node-tools builds it"
 	case p.minor != "" && strings.HasPrefix(name, "kube-"):
 		hint = "make controlplane KUBERNETES=" + p.minor + " builds it"

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// mainVariable says what Main does instead of what the program is for.
+	// mainVariable says what MaybeRunNode does instead of what the program is for.
 	mainVariable = "SANDLOT_REAL_NODE"
 	mainNode     = "node"
 	mainTry      = "try"
 )
 
-// Main is to be called first by each program that starts nodes. In the process of a node it never
-// returns, and in all others it does nothing.
-func Main() {
+// MaybeRunNode runs a node if this process was started as one, and does not return then. A program that
+// starts nodes calls it first in main or TestMain.
+func MaybeRunNode() {
 	switch os.Getenv(mainVariable) {
 	case "":
 		return

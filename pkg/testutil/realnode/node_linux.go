@@ -49,8 +49,8 @@ type Node struct {
 	forward *forwarder
 }
 
-// supported returns why this machine can have no real node, or nil.
-func supported() error {
+// checkNamespaces returns an error if this process cannot make the namespaces of a node.
+func checkNamespaces() error {
 	if os.Geteuid() != 0 {
 		return errUnsupported
 	}
@@ -66,10 +66,10 @@ func supported() error {
 
 // Start starts a node, and returns when pods can be scheduled to it.
 func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*Node, error) {
-	if err := Missing(); err != nil {
+	if err := CheckSupported(); err != nil {
 		return nil, err
 	}
-	if err := Sweep(); err != nil {
+	if err := RemoveLeftovers(); err != nil {
 		return nil, err
 	}
 	n := &Node{options: o, plane: plane, dir: filepath.Join(plane.Dir(), "nodes", o.Name)}
@@ -207,11 +207,8 @@ func checkReady(node *corev1.Node, started time.Time) error {
 	return errors.New("it has no condition Ready yet")
 }
 
-// Name returns the name of the node.
-func (n *Node) Name() string { return n.options.Name }
-
-// Kill ends all processes of the node, as a loss of power would. What they wrote to the folder of
-// the node is kept. Until Boot or Stop, what is sent to its pods is lost.
+// Kill kills all processes of the node at once. Unlike after a loss of power, everything that they wrote
+// to files is kept. Traffic to its pods is dropped until Boot or Stop.
 func (n *Node) Kill() {
 	if n.forward != nil {
 		n.forward.stop()

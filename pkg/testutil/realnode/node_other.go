@@ -14,18 +14,27 @@ import (
 // Node is a running node. There is none on this system.
 type Node struct{}
 
-// Main does nothing.
-func Main() {}
+// MaybeRunNode does nothing.
+func MaybeRunNode() {}
 
-// Sweep does nothing.
-func Sweep() error { return nil }
+// RemoveLeftovers does nothing.
+func RemoveLeftovers() error { return nil }
 
-func supported() error { return errUnsupported }
+func checkNamespaces() error { return errUnsupported }
 
 // Start returns an error.
 func Start(context.Context, *controlplane.ControlPlane, Options) (*Node, error) {
 	return nil, errUnsupported
 }
+
+// Boot returns an error.
+func (*Node) Boot(context.Context) error { return errUnsupported }
+
+// Kill does nothing.
+func (*Node) Kill() {}
+
+// KillProgram returns an error.
+func (*Node) KillProgram(string) error { return errUnsupported }
 
 // Stop does nothing.
 func (*Node) Stop() error { return nil }

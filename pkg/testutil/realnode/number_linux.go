@@ -73,9 +73,9 @@ func hold(n int) (*number, error) {
 	return &number{n: n, held: held}, nil
 }
 
-// Sweep removes what nodes have left on this machine whose processes were killed. Only root can,
-// who alone starts nodes.
-func Sweep() error {
+// RemoveLeftovers removes the links, routes and cgroups of nodes whose process was killed. It does nothing if
+// the caller is not root.
+func RemoveLeftovers() error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -129,8 +129,8 @@ func (n *number) chooseNetwork() error {
 	return fmt.Errorf("this machine has routes into all of %v", networks)
 }
 
-// isFree reports whether no route into a network is there but those of nodes, and none that
-// leads everywhere.
+// isFree reports whether the routes of a machine leave a network free. Routes of real nodes and the default
+// route do not count.
 func isFree(network netip.Prefix, routes string) bool {
 	for line := range strings.Lines(routes) {
 		if strings.Contains(line, " dev sandlot") || strings.Contains(line, " metric "+routeMetric) {

@@ -19,14 +19,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Main()
+	MaybeRunNode()
 	os.Exit(m.Run())
 }
 
-// TestSweep: what a killed node leaves on the machine is removed by the next that looks, and what
+// TestRemoveLeftovers: what a killed node leaves on the machine is removed by the next that looks, and what
 // a node has that runs is left alone.
-func TestSweep(t *testing.T) {
-	if err := supported(); err != nil {
+func TestRemoveLeftovers(t *testing.T) {
+	if err := checkNamespaces(); err != nil {
 		t.Skip(err)
 	}
 	ip, err := exec.LookPath("ip")
@@ -41,7 +41,7 @@ func TestSweep(t *testing.T) {
 		t.Fatalf("a killed node leaves only %q", got)
 	}
 	had := left(t, running.number)
-	if err := Sweep(); err != nil {
+	if err := RemoveLeftovers(); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, killed.number); len(got) > 0 {

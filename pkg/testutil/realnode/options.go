@@ -32,9 +32,6 @@ var cniFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 // packages are those of Debian that have the tools that are not built here.
 const packages = "runc containernetworking-plugins iproute2 busybox-static"
 
-// kubernetesPrograms are run in the node, by their names.
-var kubernetesPrograms = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
-
 // tools are the paths of all programs of a node.
 type tools struct {
 	// programs are those that make node-tools builds.
@@ -44,9 +41,10 @@ type tools struct {
 	cni string
 }
 
-// Missing returns why there can be no real node here, or nil.
-func Missing() error {
-	if err := supported(); err != nil {
+// CheckSupported returns an error if this machine cannot run real nodes: they need Linux, root, namespaces and
+// programs.
+func CheckSupported() error {
+	if err := checkNamespaces(); err != nil {
 		return err
 	}
 	_, err := findTools()
@@ -55,7 +53,7 @@ func Missing() error {
 
 func findTools() (*tools, error) {
 	found := &tools{programs: map[string]string{}}
-	for _, name := range kubernetesPrograms {
+	for _, name := range controlplane.NodePrograms {
 		path, err := controlplane.FindProgram(name)
 		if err != nil {
 			return nil, err
