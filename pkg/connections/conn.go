@@ -8,13 +8,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"time"
 
 	"k8s.io/utils/clock"
 )
 
 // errNoSlot is the error of a read from a connection that was closed because it got no slot for large headers.
-var errNoSlot = errors.New("too many connections send large headers")
+var errNoSlot = errors.New("no slot is left for a connection with large headers")
 
 // listener accepts the connections that its pool admits, and closes others at once.
 type listener struct {
@@ -22,7 +23,7 @@ type listener struct {
 	pool *Pool
 }
 
-// Listener returns a listener that accepts the connections of another one that the pool admits, as *Conn.
+// Listener wraps a listener. Accept returns the connections that the pool admits, as *Conn, and closes others.
 func (p *Pool) Listener(l net.Listener) net.Listener { return listener{l, p} }
 
 // Accept implements net.Listener.
@@ -50,12 +51,11 @@ func (l listener) Accept() (net.Conn, error) {
 type Conn struct {
 	net.Conn
 	pool         *Pool
-	addresses    addresses
 	source, site string
 
 	// The lock of the pool guards the following fields. from is nil when the connection has left the
 	// pool. requests is how many requests are handled; idle is set if there is none.
-	from     *peerConns
+	from     *sourceConns
 	requests int
 	idle     *list.Element
 	// protectedUntil is until when it is not closed for another.
@@ -73,6 +73,36 @@ func Of(conn net.Conn) *Conn {
 	}
 	found, _ := conn.(*Conn)
 	return found
+}
+
+// localAddr is the local address of a connection. net/http gives it to the handlers of its requests.
+type localAddr struct {
+	net.Addr
+	conn *Conn
+}
+
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return localAddr{c.Conn.LocalAddr(), c} }
+
+// Find returns the connection that a request came by, which may have others and may be closed already; nil if it
+// is in no pool.
+func Find(req *http.Request) *Conn {
+	local, _ := req.Context().Value(http.LocalAddrContextKey).(localAddr)
+	return local.conn
+}
+
+// Handler marks the connection of each request as busy while a handler handles it. It aborts requests whose
+// connection is closed already.
+func Handler(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if conn := Find(req); conn != nil {
+			if !conn.StartRequest() {
+				panic(http.ErrAbortHandler)
+			}
+			defer conn.EndRequest()
+		}
+		handler.ServeHTTP(w, req)
+	})
 }
 
 // StartRequest is called when the handler of a request starts. It returns false if the connection is closed.
@@ -101,7 +131,8 @@ func (c *Conn) EndRequest() {
 	}
 }
 
-// MarkIdle is called when all responses are sent. It ends the protection.
+// MarkIdle ends the protection after the last request. A server that knows when all responses are sent may
+// call it.
 func (c *Conn) MarkIdle() {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
@@ -144,7 +175,8 @@ func (c *Conn) mayRead(n int) bool {
 	return ok
 }
 
-// releaseSlot begins to count anew what is read. The caller holds the lock of the pool.
+// releaseSlot releases the slot for large headers, if there is one, and begins to count anew what is read.
+// The caller holds the lock of the pool.
 func (c *Conn) releaseSlot() {
 	c.read = 0
 	if c.release != nil {

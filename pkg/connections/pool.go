@@ -1,13 +1,13 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connections keeps the connections of a server within limits that sources of clients share.
+// Package connections limits the open connections of a server, and shares the limits among the sources of
+// clients.
 package connections
 
 import (
 	"container/list"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -36,7 +36,8 @@ type Limits struct {
 type Counter interface{ Inc() }
 
 // Metrics count the connections that a pool closes: those that it does not admit, those without a request
-// that it closes for others, and those that get no slot for large headers.
+// that it closes for others, and those that get no slot for large headers. LargeHeaders may be nil if
+// Limits.LargeHeaders is.
 type Metrics struct{ Refused, Evicted, LargeHeaders Counter }
 
 // Pool has the open connections of a server, of all its listeners. When there are too many, it
@@ -49,21 +50,16 @@ type Pool struct {
 	mu    sync.Mutex
 	open  int
 	sites map[string]*siteConns
-	// byAddresses has the connections for Find.
-	byAddresses map[addresses]*Conn
 }
-
-// addresses are those of a connection. Open connections of TCP differ in them.
-type addresses struct{ local, remote string }
 
 // siteConns has the connections of a site: an IPv4 address or a /56 of IPv6 addresses.
 type siteConns struct {
 	open    int
-	sources map[string]*peerConns
+	sources map[string]*sourceConns
 }
 
-// peerConns has the connections of a source: an IPv4 address or a /64 of IPv6 addresses.
-type peerConns struct {
+// sourceConns has the connections of a source: an IPv4 address or a /64 of IPv6 addresses.
+type sourceConns struct {
 	open int
 	// idle are the *Conn without a request, those whose last request was longest ago first.
 	idle list.List
@@ -71,7 +67,7 @@ type peerConns struct {
 
 // NewPool returns an empty pool.
 func NewPool(limits Limits, metrics Metrics) *Pool {
-	return &Pool{limits: limits, metrics: metrics, sites: map[string]*siteConns{}, byAddresses: map[addresses]*Conn{}}
+	return &Pool{limits: limits, metrics: metrics, sites: map[string]*siteConns{}}
 }
 
 // Open returns how many connections are open.
@@ -81,24 +77,12 @@ func (p *Pool) Open() int {
 	return p.open
 }
 
-// Find returns the connection that a request came by, which may have others; nil if it is not in the pool.
-func (p *Pool) Find(req *http.Request) *Conn {
-	local, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.byAddresses[addresses{local.String(), req.RemoteAddr}]
-}
-
 // admit adds a connection to the pool. If there are too many, closed is the connection that the caller has
 // to close for it. ok is false if there is none that may be closed.
 func (p *Pool) admit(conn net.Conn) (admitted, closed *Conn, ok bool) {
-	remote := conn.RemoteAddr().String()
-	from := fairness.Source(remote)
+	from := fairness.Source(conn.RemoteAddr().String())
 	admitted = &Conn{
-		Conn: conn, pool: p, addresses: addresses{conn.LocalAddr().String(), remote}, source: from, site: fairness.Site(from),
+		Conn: conn, pool: p, source: from, site: fairness.Site(from),
 		protectedUntil: clock.RealClock{}.Now(),
 	}
 	p.mu.Lock()
@@ -128,7 +112,7 @@ func (p *Pool) findIdle(newcomer *Conn) *Conn {
 		if s.open <= most || s != own && s.open <= ownOpen {
 			continue
 		}
-		var its *peerConns
+		var its *sourceConns
 		if s == own {
 			its = s.sources[newcomer.source]
 		}
@@ -141,7 +125,7 @@ func (p *Pool) findIdle(newcomer *Conn) *Conn {
 
 // findIdle returns the connection of a site to close, or nil. A source that has no more than own loses
 // none.
-func (s *siteConns) findIdle(own *peerConns, now time.Time) *Conn {
+func (s *siteConns) findIdle(own *sourceConns, now time.Time) *Conn {
 	ownOpen := 0
 	if own != nil {
 		ownOpen = own.open
@@ -160,7 +144,7 @@ func (s *siteConns) findIdle(own *peerConns, now time.Time) *Conn {
 }
 
 // findIdle returns the connection of a source that has been idle for longest and is not protected, or nil.
-func (s *peerConns) findIdle(now time.Time) *Conn {
+func (s *sourceConns) findIdle(now time.Time) *Conn {
 	for e := s.idle.Front(); e != nil; e = e.Next() {
 		if conn := e.Value.(*Conn); !now.Before(conn.protectedUntil) {
 			return conn
@@ -172,19 +156,18 @@ func (s *peerConns) findIdle(now time.Time) *Conn {
 func (p *Pool) add(conn *Conn) {
 	its := p.sites[conn.site]
 	if its == nil {
-		its = &siteConns{sources: map[string]*peerConns{}}
+		its = &siteConns{sources: map[string]*sourceConns{}}
 		p.sites[conn.site] = its
 	}
 	from := its.sources[conn.source]
 	if from == nil {
-		from = &peerConns{}
+		from = &sourceConns{}
 		its.sources[conn.source] = from
 	}
 	p.open++
 	its.open++
 	from.open++
 	conn.from, conn.idle = from, from.idle.PushBack(conn)
-	p.byAddresses[conn.addresses] = conn
 }
 
 func (p *Pool) remove(conn *Conn) {
@@ -193,9 +176,6 @@ func (p *Pool) remove(conn *Conn) {
 	}
 	if conn.idle != nil {
 		conn.from.idle.Remove(conn.idle)
-	}
-	if p.byAddresses[conn.addresses] == conn {
-		delete(p.byAddresses, conn.addresses)
 	}
 	conn.releaseSlot()
 	its := p.sites[conn.site]

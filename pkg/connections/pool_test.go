@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -31,8 +32,8 @@ type count int
 // Inc implements Counter.
 func (c *count) Inc() { *c++ }
 
-// TestConnectionThatIsClosedForAnother: no request is handled that comes just when its connection
-// is closed for another.
+// TestConnectionThatIsClosedForAnother: a new connection replaces an idle one, whose next request is not
+// handled then. A busy connection is not replaced, nor one whose response may not be sent yet.
 func TestConnectionThatIsClosedForAnother(t *testing.T) {
 	all := NewPool(Limits{Open: 1, ResponseGrace: time.Hour}, Metrics{})
 	first, _, _ := all.admit(peer{address: "10.0.0.1:1"})
@@ -41,15 +42,15 @@ func TestConnectionThatIsClosedForAnother(t *testing.T) {
 		t.Fatal("the first connection is still used")
 	}
 	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); ok {
-		t.Error("there was no slot left")
+		t.Error("a busy connection was replaced")
 	}
 	second.EndRequest()
 	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); ok {
-		t.Error("it is closed before its answer is sent")
+		t.Error("a connection was replaced before its response was sent")
 	}
 	second.MarkIdle()
 	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); !ok {
-		t.Error("its slot is not free when its answer is sent")
+		t.Error("a connection was not replaced after its response was sent")
 	}
 }
 
@@ -100,22 +101,33 @@ func TestLargeHeaders(t *testing.T) {
 	}
 }
 
-// TestFind: a request has its connection as long as that is open.
-func TestFind(t *testing.T) {
-	all := NewPool(Limits{Open: 10}, Metrics{})
+// TestHandler: a connection is busy while its request is handled, and a request whose connection was closed for
+// another is not handled.
+func TestHandler(t *testing.T) {
+	all := NewPool(Limits{Open: 1}, Metrics{})
 	conn, _, _ := all.admit(peer{address: "10.0.0.1:1"})
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, conn.LocalAddr())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
+	handled := 0
+	handle := func(ctx context.Context) (aborted bool) {
+		defer func() {
+			err, _ := recover().(error)
+			aborted = errors.Is(err, http.ErrAbortHandler)
+		}()
+		Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			handled++
+			if found := Find(req); found != nil && (found != conn || !found.Busy()) {
+				t.Errorf("the request has %+v", found)
+			}
+		})).ServeHTTP(nil, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		return false
 	}
-	if req.RemoteAddr = "10.0.0.1:2"; all.Find(req) != nil {
-		t.Error("a connection of another is found")
+	if handle(ctx) || handle(t.Context()) || handled != 2 || conn.Busy() {
+		t.Errorf("%d requests are handled, want 2; busy: %t", handled, conn.Busy())
 	}
-	if req.RemoteAddr = "10.0.0.1:1"; all.Find(req) != conn || all.Find(req.WithContext(t.Context())) != nil {
-		t.Error("the connection is not found")
+	if _, closed, _ := all.admit(peer{address: "10.0.0.2:1"}); closed != conn {
+		t.Fatal("the connection is not closed for another")
 	}
-	if err := conn.Close(); err != nil || all.Find(req) != nil {
-		t.Errorf("a closed connection is found: %v", err)
+	if !handle(ctx) || handled != 2 {
+		t.Error("a request of a closed connection is handled")
 	}
 }

@@ -232,7 +232,7 @@ func TestReadsAtOnce(t *testing.T) {
 	asking.Wait()
 }
 
-// TestReadsOfPods: while pods are read, no sandboxes are in memory, so others of the team are read.
+// TestReadsOfPods: a read of a pod holds no slot for reads of sandboxes, so others of the team are read.
 func TestReadsOfPods(t *testing.T) {
 	t.Parallel()
 	server, set := stocked(t, 1)

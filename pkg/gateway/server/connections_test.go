@@ -227,7 +227,7 @@ func TestConnectionsOfProtocols(t *testing.T) {
 			gateway := &Gateway{connections: newConnectionPool(10)}
 			var used *connections.Conn
 			gateway.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if used = connOf(r.Context()); used == nil || !used.Busy() || r.ProtoMajor != proto {
+				if used = connections.Find(r); used == nil || !used.Busy() || r.ProtoMajor != proto {
 					w.WriteHeader(http.StatusInternalServerError)
 				}
 			})

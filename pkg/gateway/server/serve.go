@@ -66,15 +66,9 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: connections.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Done()
-			if conn := connOf(r.Context()); conn != nil {
-				if !conn.StartRequest() {
-					panic(http.ErrAbortHandler) // it is closed
-				}
-				defer conn.EndRequest()
-			}
 			controller := http.NewResponseController(w)
 			// Clear the deadline of the previous request of the connection.
 			_ = controller.SetWriteDeadline(time.Time{})
@@ -90,11 +84,11 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 				}
 			}()
 			handler.ServeHTTP(w, r)
-		}),
+		})),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			// routes and apikeys limit reads for unknown ids by this source (lookups.Group.Do).
-			return withConn(lookups.WithSource(ctx, conn.RemoteAddr().String()), conn)
+			return lookups.WithSource(ctx, conn.RemoteAddr().String())
 		},
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			if its := connections.Of(conn); its != nil && state == http.StateIdle {
@@ -142,22 +136,6 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 	}
 	cut()
 	return errors.Join(err, waitFor(&working))
-}
-
-type connKey struct{}
-
-// withConn returns a context for the requests of a connection.
-func withConn(ctx context.Context, conn net.Conn) context.Context {
-	if its := connections.Of(conn); its != nil {
-		return context.WithValue(ctx, connKey{}, its)
-	}
-	return ctx
-}
-
-// connOf returns the connection of a request, or nil if connections are not limited.
-func connOf(ctx context.Context) *connections.Conn {
-	conn, _ := ctx.Value(connKey{}).(*connections.Conn)
-	return conn
 }
 
 // waitFor waits for handlers whose connections are cut.

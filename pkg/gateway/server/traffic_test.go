@@ -68,9 +68,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTokenOfAnAPIServerThatHangs: a request to a private sandbox does not wait longer for its token than
-// for the address.
-func TestTokenOfAnAPIServerThatHangs(t *testing.T) {
+// TestTokenReadHasDeadline: the read of a token ends within tokenTimeout.
+func TestTokenReadHasDeadline(t *testing.T) {
 	var longest time.Duration
 	client, err := versioned.NewForConfig(&rest.Config{Host: "http://api", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if deadline, ok := r.Context().Deadline(); ok {
