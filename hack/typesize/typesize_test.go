@@ -26,8 +26,8 @@ const (
 	maxMethods, maxFields = 15, 12
 )
 
-// size is how many methods and fields a type has. The fields of settings and of types without
-// methods, such as those of the API, are not counted.
+// size is how many methods and fields a type has. Fields are 0 for types without methods, such as those of
+// the API, and for types whose name ends in Options or Config.
 type size struct{ methods, fields int }
 
 func (s size) isLarge() bool { return s.methods > maxMethods || s.fields > maxFields }
@@ -90,7 +90,7 @@ func TestTypeSizes(t *testing.T) {
 	}
 }
 
-// TestSizeOf: a type counts what it embeds of ours, once.
+// TestSizeOf: a type counts the methods and fields of the types of ours that it embeds, a method once.
 func TestSizeOf(t *testing.T) {
 	types := map[string]*declaration{}
 	for name, source := range map[string]string{

@@ -191,9 +191,8 @@ func (cfg *Config) Complete() CompletedConfig {
 	if generic.AdmissionControl != nil {
 		generic.AdmissionControl = carrying{generic.AdmissionControl, conversion.Carrier{Scheme: scheme}}
 	}
-	conns := newConnections()
 	if serving := generic.SecureServing; serving != nil && serving.Listener != nil {
-		serving.Listener = conns.Listener(serving.Listener)
+		serving.Listener = newConnections().Listener(serving.Listener)
 	}
 	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
@@ -201,12 +200,13 @@ func (cfg *Config) Complete() CompletedConfig {
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
 		handler = withClaimOptions(handler)
-		handler = withReads(handler, withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits, conns)))
+		handler = withReads(handler, withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits)))
+		handler = withResponseDeadline(handler, config, clock.RealClock{})
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
-		return withConnections(handler, conns)
+		return withConnections(handler)
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}

@@ -22,11 +22,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// TestLargeHeadersOfConnections: without a name, the connections of a source keep large headers in the
-// memory of a server in a part of the slots alone. Users at that source are still answered, and those
-// at another one with large headers, too.
+// TestLargeHeadersOfConnections: connections of one source without credentials, with large headers that do not
+// end, get at most a quarter of the slots. Users at this source with small headers are still served, and so
+// are users at another source with large ones.
 func TestLargeHeadersOfConnections(t *testing.T) {
-	// Of 128 slots, 32 are for one source.
+	// Without a memory limit there are 128 slots, 32 of them for one source.
 	const connections, most = 100, 32
 	server := testutil.Start(t)
 	address, err := url.Parse(server.Config.Host)

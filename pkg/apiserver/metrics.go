@@ -49,7 +49,7 @@ var (
 		Namespace:      "sandlot",
 		Subsystem:      "apiserver",
 		Name:           "large_headers_refused_total",
-		Help:           "Number of connections that were closed because too many others sent large headers.",
+		Help:           "Number of connections closed because their source, or all sources together, had no slot left for large headers.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

@@ -5,11 +5,15 @@ package apiserver
 
 import (
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
@@ -17,42 +21,53 @@ import (
 const (
 	// maxLists is how many lists are handled at a time, and maxListsOfUser how many of them are of one user.
 	maxLists, maxListsOfUser = 256, 32
-	// maxGets is how many single objects are read at a time, and maxGetsOfUser how many of them by one user.
+	// maxGets is how many other reads are handled at a time, such as gets and those of OpenAPI, and
+	// maxGetsOfUser how many of them are of one user.
 	maxGets, maxGetsOfUser = 2048, 256
 )
 
-// withReadLimits refuses a list or get with 429 if its user has too many under way. Each has a seat of API
+// withReadLimits refuses a list or another read with 429 if its user has too many under way. Each has a seat of API
 // priority and fairness, which all ServiceAccounts share, until its client has read the response: without this, a
-// user who reads none of them takes all seats. accountOf says who a user counts for. It has to be inside of
+// user who reads none of them takes all seats. AccountOf says who a user counts for. It has to be inside of
 // authentication.
 func withReadLimits(handler http.Handler) http.Handler {
 	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Subresource == "proxy" {
+		reader, known := request.UserFrom(req.Context())
+		// Anonymous requests get no more than the health of the server, which probes have to get.
+		if !ok || !known || reader.GetName() == user.Anonymous || info.Verb == "watch" || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		slots := gets
-		switch info.Verb {
-		case "list":
+		if info.Verb == "list" {
 			slots = lists
-		case "get":
-		default:
-			handler.ServeHTTP(w, req)
-			return
 		}
-		var account string
-		if user, ok := request.UserFrom(req.Context()); ok {
-			account = accountOf(user.GetName())
-		}
-		release, ok := slots.Take(account)
+		release, ok := slots.Take(AccountOf(reader.GetName()))
 		if !ok {
 			err := apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1)
 			responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
 			return
 		}
 		defer release()
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// responseGrace is how long the response of a request may take beyond the time limit of the request.
+const responseGrace = 10 * time.Second
+
+// withResponseDeadline ends responses whose clients do not read, when the time limit of their requests is over by
+// responseGrace. The generic timeout does not: it waits for the write that stands. Long-running requests have no
+// deadline here; watches have their own, for each write.
+func withResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var deadline time.Time // of HTTP/1, the connection may have that of an earlier request
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && !config.LongRunningFunc(req, info) {
+			deadline = clock.Now().Add(config.RequestTimeout + responseGrace)
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(deadline) // writers of tests have none
 		handler.ServeHTTP(w, req)
 	})
 }

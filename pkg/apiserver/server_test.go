@@ -44,6 +44,7 @@ func TestServer(t *testing.T) {
 	}
 	t.Run("bad input names its field", func(t *testing.T) { testBadInput(t, c) })
 	t.Run("strategic merge patch", func(t *testing.T) { testStrategicMergePatch(t, c) })
+	t.Run("patches that panic", func(t *testing.T) { testPatchesThatPanic(t, c) })
 	t.Run("apply keeps unknown fields", func(t *testing.T) { testApplyKeepsUnknownFields(t, c) })
 	t.Run("too large", func(t *testing.T) { testTooLarge(t, c) })
 	t.Run("documents", func(t *testing.T) { testDocuments(t, c) })
@@ -85,15 +86,13 @@ func testBadInput(t *testing.T, c *conn) {
 		method, path, contentType, body string
 		want                            string
 	}{
-		"create":          {http.MethodPost, claimsPath, contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc": time: invalid duration "abc"`},
-		"create, YAML":    {http.MethodPost, claimsPath, contentYAML, fmt.Sprintf(claim, `"shutdownTime":"x"`), `spec.shutdownTime: Invalid value: "x": parsing time`},
-		"create, lenient": {http.MethodPost, claimsPath + "?fieldValidation=Ignore", contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
-		"create, strict":  {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1,"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
-		"create, unknown": {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1`), `unknown field "spec.foo"`},
-		"update":          {http.MethodPut, setsPath + "/a", contentJSON, set(`[]`), `spec.scaleStrategy.maxUnavailable: Invalid value: "[]"`},
-		"JSON patch":      {http.MethodPatch, setsPath + "/a", string(types.JSONPatchType), `[{"op":"replace","path":"/spec/replicas","value":"x"}]`, `spec.replicas: Invalid value: "x": must be an integer`},
-		"JSON patch, test": {http.MethodPatch, setsPath + "/a", string(types.JSONPatchType), `[{"op":"test","path":"/spec/template/spec/containers","value":[null]}]`,
-			"a JSON Patch that tests a list must not have null in a value"},
+		"create":             {http.MethodPost, claimsPath, contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc": time: invalid duration "abc"`},
+		"create, YAML":       {http.MethodPost, claimsPath, contentYAML, fmt.Sprintf(claim, `"shutdownTime":"x"`), `spec.shutdownTime: Invalid value: "x": parsing time`},
+		"create, lenient":    {http.MethodPost, claimsPath + "?fieldValidation=Ignore", contentJSON, fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
+		"create, strict":     {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1,"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc"`},
+		"create, unknown":    {http.MethodPost, claimsPath + "?fieldValidation=Strict", contentJSON, fmt.Sprintf(claim, `"foo":1`), `unknown field "spec.foo"`},
+		"update":             {http.MethodPut, setsPath + "/a", contentJSON, set(`[]`), `spec.scaleStrategy.maxUnavailable: Invalid value: "[]"`},
+		"JSON patch":         {http.MethodPatch, setsPath + "/a", string(types.JSONPatchType), `[{"op":"replace","path":"/spec/replicas","value":"x"}]`, `spec.replicas: Invalid value: "x": must be an integer`},
 		"merge patch":        {http.MethodPatch, setsPath + "/a", string(types.MergePatchType), `{"spec":{"replicas":"x"}}`, `spec.replicas: Invalid value: "x": must be an integer`},
 		"apply":              {http.MethodPatch, setsPath + "/a?fieldManager=m", string(types.ApplyYAMLPatchType), set(`{}`), `spec.scaleStrategy.maxUnavailable: Invalid value: "{}"`},
 		"apply onto nothing": {http.MethodPatch, claimsPath + "/a?fieldManager=m", string(types.ApplyYAMLPatchType), fmt.Sprintf(claim, `"claimTimeout":"abc"`), `spec.claimTimeout: Invalid value: "abc": time: invalid duration "abc"`},
@@ -113,6 +112,23 @@ func testBadInput(t *testing.T, c *conn) {
 				t.Errorf("message %q\nlacks %q", status.Message, tc.want)
 			}
 		})
+	}
+}
+
+// testPatchesThatPanic sends JSON Patches at which the library that applies them panics.
+func testPatchesThatPanic(t *testing.T, c *conn) {
+	for _, patch := range []string{
+		`[{"op":"test","path":"/spec/template/spec/containers","value":[null]}]`,
+		`[{"op":"test","path":"/spec/template/spec/containers","value":[null]},{"op":"add","path":"/x","value":1e400}]`,
+		`[{"op":"test","path":""}]`,
+		`[{"op":"replace","path":""}]`,
+		`[{"op":"add","path":"/metadata/finalizers","value":["x"]},{"op":"add","path":"/metadata/finalizers/0"},{"op":"test","path":"/metadata/finalizers","value":["a","b"]}]`,
+		`[{"op":"add","path":"/metadata/annotations","value":null},{"op":"copy","from":"/metadata/annotations","path":"/metadata/labels"},{"op":"add","path":"/metadata/labels/x","value":"y"}]`,
+	} {
+		code, body := c.do(t, http.MethodPatch, setsPath+"/a?fieldValidation=Ignore", string(types.JSONPatchType), patch)
+		if status := decodeStatus(t, body); code != http.StatusBadRequest || status.Reason != metav1.StatusReasonBadRequest {
+			t.Errorf("%s: %d %s, want 400", patch, code, body)
+		}
 	}
 }
 

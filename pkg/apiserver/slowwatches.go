@@ -70,9 +70,8 @@ func DefaultWatchLimits() WatchLimits {
 // of their users fail. Such a connection is closed when a write that was ended has not returned
 // within minWriteTime, or when another has not for twice as long as it may take.
 type slowWatches struct {
-	limits      WatchLimits
-	clock       clock.PassiveClock
-	connections *connections.Pool
+	limits WatchLimits
+	clock  clock.PassiveClock
 
 	mu sync.Mutex
 	// writes are the *watchWriter that write and were not ended, in the order in which they began.
@@ -99,8 +98,8 @@ func (b *watchBytes) add(user string, n int64) {
 
 // withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
 // A watch over a websocket, which would take the connection over, is refused.
-func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connections.Pool) http.Handler {
-	slow := &slowWatches{limits: limits, clock: clock.RealClock{}, connections: conns}
+func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
+	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
 			if strings.EqualFold(req.Header.Get("Upgrade"), "websocket") { // as the generic handler asks
@@ -124,9 +123,9 @@ func withWatchLimits(handler http.Handler, limits WatchLimits, conns *connection
 
 // writer returns a writer for a watch, which ends by cancel.
 func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel func()) *watchWriter {
-	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: s.connections.Find(req)}
+	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: connections.Find(req)}
 	if user, ok := request.UserFrom(req.Context()); ok {
-		writer.user = accountOf(user.GetName())
+		writer.user = AccountOf(user.GetName())
 	}
 	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 	writer.keepsEvents = ok && as.Convert != nil
@@ -145,9 +144,9 @@ func isTrue(query url.Values, key string) bool {
 	return query.Has(key) && value != "0" && !strings.EqualFold(value, "false")
 }
 
-// accountOf returns who the writes of a user count for. The ServiceAccounts of a namespace count
+// AccountOf returns who the requests of a user count for. The ServiceAccounts of a namespace count
 // together: who can make one can make any number of them.
-func accountOf(user string) string {
+func AccountOf(user string) string {
 	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
 		return serviceaccount.MakeNamespaceGroupName(namespace)
 	}

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/sandlot-io/sandlot/pkg/connections"
 )
 
 // heldWriter is a connection whose writes wait until they are released, or have a deadline
@@ -123,7 +121,7 @@ func (w *heldWatch) checkGoesOn(t *testing.T, name string) {
 
 func newSlowWatches() *slowWatches {
 	return &slowWatches{limits: WatchLimits{UserBytes: 100, Bytes: 300, WriteTimeout: time.Minute},
-		connections: &connections.Pool{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
 
 // pass lets the shortest time of a write pass.
@@ -274,7 +272,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 			if ends := req.Context().Err() != nil; ends != test.ends {
 				t.Errorf("%s: the watch ends: %t", name, ends)
 			}
-		}), limits, &connections.Pool{}).ServeHTTP(httptest.NewRecorder(), req)
+		}), limits).ServeHTTP(httptest.NewRecorder(), req)
 	}
 }
 
@@ -301,7 +299,7 @@ func TestLargeInitialEvents(t *testing.T) {
 				t.Errorf("after %.30s: the watch ends: %t", event.text, ends)
 			}
 		}
-	}), limits, &connections.Pool{}).ServeHTTP(httptest.NewRecorder(), req)
+	}), limits).ServeHTTP(httptest.NewRecorder(), req)
 }
 
 // TestLargeEventsOfTheBeginning: a watch from no revision, or from "0", begins with the objects that
@@ -319,7 +317,7 @@ func TestLargeEventsOfTheBeginning(t *testing.T) {
 				w.(http.Flusher).Flush()
 			}
 			check(req.Context())
-		}), limits, &connections.Pool{}).ServeHTTP(httptest.NewRecorder(), req)
+		}), limits).ServeHTTP(httptest.NewRecorder(), req)
 	}
 	for _, query := range []string{"", "?resourceVersion=00", "?sendInitialEvents=false", "?resourceVersion=5&sendInitialEvents=1"} {
 		watch(query, time.Hour, func(ctx context.Context) {
@@ -440,7 +438,7 @@ func TestOnlyWatchesAreBounded(t *testing.T) {
 			if (w != http.ResponseWriter(outer)) != bounded || (req.Header.Get("Accept-Encoding") == "") != bounded {
 				t.Errorf("%s: a writer %T, Accept-Encoding %q", verb, w, req.Header.Get("Accept-Encoding"))
 			}
-		}), DefaultWatchLimits(), &connections.Pool{}).ServeHTTP(outer, req)
+		}), DefaultWatchLimits()).ServeHTTP(outer, req)
 	}
 }
 
@@ -452,7 +450,7 @@ func TestWatchesOverWebsockets(t *testing.T) {
 		req.Header.Set("Upgrade", upgrade)
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 		recorder := httptest.NewRecorder()
-		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits(), &connections.Pool{}).ServeHTTP(recorder, req)
+		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits()).ServeHTTP(recorder, req)
 		if recorder.Code != want {
 			t.Errorf("Upgrade %q: %d, want %d", upgrade, recorder.Code, want)
 		}

@@ -70,7 +70,8 @@ func (v *Verifier) Verify(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	return verify(pod, info)
 }
 
-// PartOf returns what Verify and Simulated need of a sandbox, which may be large.
+// PartOf returns a copy of a sandbox with only the fields that Verify and Simulated read, so that the caller
+// need not keep a large one.
 func PartOf(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 	part := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID}}
 	part.Status.PodInfo.PodIP, part.Status.PodInfo.PodUID = sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID

@@ -5,15 +5,12 @@ package decoding
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
 )
+
+// patchLibrary is in the stack of a panic at a JSON Patch.
+const patchLibrary = "gopkg.in/evanphx/json-patch"
 
 // patchTypes are the kinds of patches that our group takes.
 var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
@@ -66,8 +67,7 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //     objects become by patches is when it is decoded, see NewSerializer, and so are creates and
 //     updates (PUT): of these a long status, which the server does not take over, is emptied
 //     before that.
-//  5. A JSON Patch that tests a list and has a null is refused: the library of the generic handlers
-//     panics if it compares null with an item of a list.
+//  5. A JSON Patch at which the library of the generic handlers panics is refused with 400.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
@@ -78,12 +78,17 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			return
 		}
 		req = strictForKubectlPatch(req)
-		if err := o.checkBody(req, info); err != nil {
+		refuse := func(err error) {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
-			return
 		}
-		handler.ServeHTTP(w, req)
+		if err := o.checkBody(req, info); err != nil {
+			refuse(err)
+		} else if info.Verb == "patch" {
+			servePatch(handler, w, req, refuse)
+		} else {
+			handler.ServeHTTP(w, req)
+		}
 	})
 }
 
@@ -94,10 +99,7 @@ func (o PatchOptions) checkBody(req *http.Request, info *request.RequestInfo) er
 	case info.Verb != "patch":
 		return o.emptyStatus(req, mediaType, o.kindOf(info), info.Verb == "update")
 	case err == nil && patch == types.JSONPatchType:
-		body, err := o.read(req, info.Subresource == "")
-		if err == nil && testsListsWithNull(body) {
-			err = apierrors.NewBadRequest("a JSON Patch that tests a list must not have null in a value")
-		}
+		_, err := o.read(req, info.Subresource == "")
 		return err
 	case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
 		// The generic handlers take what is before the semicolon, also where the rest is wrong.
@@ -115,37 +117,24 @@ func (o PatchOptions) checkBody(req *http.Request, info *request.RequestInfo) er
 	return nil
 }
 
-// testsListsWithNull reports whether a JSON Patch has an operation "test" with a list in its value, and
-// a null in the value of any operation.
-func testsListsWithNull(patch []byte) bool {
-	var operations []map[string]any
-	if err := json.Unmarshal(patch, &operations); err != nil {
-		return false // the generic handlers have their own error for that
-	}
-	list := func(v any) bool { _, ok := v.([]any); return ok }
-	null := func(v any) bool { return v == nil }
-	tests, has := false, false
-	for _, o := range operations {
-		value, ok := o["value"]
-		tests = tests || o["op"] == "test" && hasValue(value, list)
-		has = has || ok && hasValue(value, null)
-	}
-	return tests && has
-}
-
-// hasValue reports whether is holds for a value of JSON, or for one in it.
-func hasValue(v any, is func(any) bool) bool {
-	if is(v) {
-		return true
-	}
-	in := func(v any) bool { return hasValue(v, is) }
-	switch v := v.(type) {
-	case []any:
-		return slices.ContainsFunc(v, in)
-	case map[string]any:
-		return slices.ContainsFunc(slices.Collect(maps.Values(v)), in)
-	}
-	return false
+// servePatch handles a patch. The library of the generic handlers panics at some JSON Patches, such as one that tests a
+// list against null, or that has no value: these are refused. What panics besides goes on to panic.
+func servePatch(handler http.Handler, w http.ResponseWriter, req *http.Request, refuse func(error)) {
+	defer func() {
+		panicked := recover()
+		if panicked == nil {
+			return
+		}
+		// The generic handlers panic again with a text that has the stack.
+		text, ok := panicked.(string)
+		if !ok || !strings.Contains(text, patchLibrary) {
+			panic(panicked)
+		}
+		cause, _, _ := strings.Cut(text, "\n")
+		klog.FromContext(req.Context()).Info("Refused JSON Patch at which the library panicked", "cause", cause)
+		refuse(apierrors.NewBadRequest("the JSON Patch cannot be applied to the object"))
+	}()
+	handler.ServeHTTP(w, req)
 }
 
 // strictForKubectlPatch sets fieldValidation=Strict, the default of other commands of kubectl, on

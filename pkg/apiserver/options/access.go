@@ -5,6 +5,7 @@ package options
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +14,18 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
@@ -74,42 +86,87 @@ func (a namelessFirst) ConditionsAwareAuthorize(ctx context.Context, asked autho
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, asked))
 }
 
-// fairReviews limits how many rights of a user the cluster is asked for at a time. The client that asks has a
-// rate limit, and serves who comes first: without this, a user who asks for thousands of rights makes all
-// others wait behind them. More requests of that user wait.
-type fairReviews struct {
-	authorizer.Authorizer
+// reviewQPS and reviewBurst limit how many rights the cluster is asked for a second, as the generic server does.
+const reviewQPS, reviewBurst = 200, 400
+
+// maxReviews is how many requests wait for that rate at a time, and maxReviewsOfUser how many of them are of one
+// user. At the rate, these take 0.6 and 0.2 s.
+const maxReviews, maxReviewsOfUser = 128, 32
+
+// fairLimiter shares a rate limit among the users of requests. The limit serves who comes first: without this, a
+// user who asks for thousands of rights makes all others wait behind them. More requests of that user wait here.
+// apiserver.AccountOf says who a user counts for.
+type fairLimiter struct {
+	flowcontrol.RateLimiter
 	slots *fairness.Slots
 }
 
-const (
-	// maxReviews is how many rights the cluster is asked for at a time, and maxReviewsOfUser how many of
-	// them are of one user. At the rate of the client, 200 a second, these take 0.6 and 0.2 s.
-	maxReviews       = 128
-	maxReviewsOfUser = 32
-)
-
-func newFairReviews(inner authorizer.Authorizer) fairReviews {
-	return fairReviews{inner, fairness.NewSlots(maxReviews, maxReviewsOfUser)}
+func newFairLimiter(inner flowcontrol.RateLimiter) fairLimiter {
+	return fairLimiter{inner, fairness.NewSlots(maxReviews, maxReviewsOfUser)}
 }
 
-// Authorize implements authorizer.Authorizer.
-func (a fairReviews) Authorize(ctx context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
-	var name string
-	if u := asked.GetUser(); u != nil {
-		name = u.GetName()
+// Wait implements flowcontrol.RateLimiter.
+func (l fairLimiter) Wait(ctx context.Context) error {
+	var account string
+	if u, ok := request.UserFrom(ctx); ok {
+		account = apiserver.AccountOf(u.GetName())
 	}
-	release, err := a.slots.Wait(ctx, name)
+	release, err := l.slots.Wait(ctx, account)
 	if err != nil {
-		return authorizer.DecisionNoOpinion, "", fmt.Errorf("waiting for other reviews of user %q: %w", name, err)
+		return fmt.Errorf("waiting for other reviews of %q: %w", account, err)
 	}
 	defer release()
-	return a.Authorizer.Authorize(ctx, asked)
+	return l.RateLimiter.Wait(ctx)
 }
 
-// ConditionsAwareAuthorize implements authorizer.Authorizer.
-func (a fairReviews) ConditionsAwareAuthorize(ctx context.Context, asked authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, asked))
+// newAuthorizer returns the authorizer that the generic server makes of the same options, but that it shares its
+// rate among users.
+func newAuthorizer(o *genericoptions.DelegatingAuthorizationOptions) (authorizer.Authorizer, error) {
+	paths, err := path.NewAuthorizer(o.AlwaysAllowPaths)
+	if err != nil {
+		return nil, err
+	}
+	all := []union.NamedAuthorizer{
+		{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.AlwaysAllowGroups...)},
+		{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
+	}
+	config, err := reviewsConfig(o)
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster) && o.RemoteKubeConfigFileOptional:
+		klog.InfoS("Asking no cluster for rights, because there is no kubeconfig for that")
+		return union.New(all...)
+	case err != nil:
+		return nil, err
+	}
+	reviews, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	asking, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: reviews,
+		AllowCacheTTL:             o.AllowCacheTTL,
+		DenyCacheTTL:              o.DenyCacheTTL,
+		WebhookRetryBackoff:       o.WebhookRetryBackoff,
+	}.New()
+	if err != nil {
+		return nil, err
+	}
+	return union.New(append(all, union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: asking})...)
+}
+
+// reviewsConfig returns how the cluster is asked for rights.
+func reviewsConfig(o *genericoptions.DelegatingAuthorizationOptions) (config *rest.Config, err error) {
+	if o.RemoteKubeConfigFile != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.RemoteKubeConfigFile)
+	} else {
+		config, err = rest.InClusterConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.RateLimiter = newFairLimiter(flowcontrol.NewTokenBucketRateLimiter(reviewQPS, reviewBurst))
+	config.Timeout = o.ClientTimeout
+	return config, nil
 }
 
 // anyName are the attributes of the same request for every object, which is

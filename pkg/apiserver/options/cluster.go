@@ -51,10 +51,11 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 	if proxy := cfg.Authentication.RequestHeaderConfig; proxy != nil {
 		cfg.AddReadyzChecks(frontProxyCheck(proxy.CAContentProvider))
 	}
-	if err := o.Authorization.ApplyTo(&cfg.Authorization); err != nil {
+	rights, err := newAuthorizer(o.Authorization)
+	if err != nil {
 		return fmt.Errorf("authorization: %w", err)
 	}
-	cfg.Authorization.Authorizer = namelessFirst{newFairReviews(cfg.Authorization.Authorizer)}
+	cfg.Authorization.Authorizer = namelessFirst{rights}
 	if err := o.CoreAPI.ApplyTo(cfg); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}

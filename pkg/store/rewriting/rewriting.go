@@ -33,8 +33,8 @@ type Rewriting struct {
 	Limiter flowcontrol.RateLimiter
 	// Change returns the new value of a key, nil if the stored one may stay.
 	Change func(ctx context.Context, key string, stored []byte) ([]byte, error)
-	// Done is called for each key with whether it was written, and the error of Change or of the write.
-	// An error that it returns ends the work.
+	// Done is called after each key, except for the one at which ctx ended. written says whether its value
+	// was written, and err is the error of Change or of the write. An error that it returns ends the work.
 	Done func(key string, written bool, err error) error
 }
 
