@@ -5,8 +5,7 @@ package controlplane
 
 import (
 	"context"
-	"io"
-	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,40 +23,32 @@ type backend struct {
 // connections go to those that are ready in turn, and connections that are there
 // stay where they are.
 type balancer struct {
-	listener net.Listener
-	cancel   context.CancelFunc
-	running  sync.WaitGroup // all goroutines
+	forwarder *Forwarder
+	cancel    context.CancelFunc
+	running   sync.WaitGroup // the probes
 
 	mu    sync.Mutex
 	ready []string // addresses
 	next  int
-	conns map[net.Conn]bool // nil when closed
 }
 
 // newBalancer listens on an address until it is closed.
 func newBalancer(ctx context.Context, address string, backends []backend) (*balancer, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
+	b := &balancer{}
+	var err error
+	if b.forwarder, err = Forward(ctx, address, b.servers); err != nil {
 		return nil, err
 	}
-	// It goes on after the test that made it, until close.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &balancer{listener: listener, cancel: cancel, conns: map[net.Conn]bool{}}
+	// It outlives the test that made it, until close.
+	ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	b.running.Go(func() { b.probe(ctx, backends) })
-	b.running.Go(func() { b.serve(ctx) })
 	return b, nil
 }
 
 // close cuts all connections and returns when everything has ended.
 func (b *balancer) close() {
 	b.cancel()
-	_ = b.listener.Close() // it serves no more either way
-	b.mu.Lock()
-	for conn := range b.conns {
-		_ = conn.Close()
-	}
-	b.conns = nil
-	b.mu.Unlock()
+	b.forwarder.Close()
 	b.running.Wait()
 }
 
@@ -88,72 +79,15 @@ func (b *balancer) probe(ctx context.Context, backends []backend) {
 	}
 }
 
-func (b *balancer) serve(ctx context.Context) {
-	for {
-		client, err := b.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		if !b.keep(client) {
-			return
-		}
-		b.running.Go(func() {
-			defer b.drop(client)
-			if server := b.dial(ctx); server != nil && b.keep(server) {
-				defer b.drop(server)
-				forward(client, server)
-			}
-		})
-	}
-}
-
-// dial connects to the backend whose turn it is, or to another if it does not
+// servers returns the backend whose turn it is, and then the others, in case it does not
 // answer.
-func (b *balancer) dial(ctx context.Context) net.Conn {
+func (b *balancer) servers() []string {
 	b.mu.Lock()
-	ready, first := b.ready, b.next
+	defer b.mu.Unlock()
+	if len(b.ready) == 0 {
+		return nil
+	}
+	first := b.next % len(b.ready)
 	b.next++
-	b.mu.Unlock()
-	for i := range ready {
-		dialer := net.Dialer{Timeout: time.Second}
-		if server, err := dialer.DialContext(ctx, "tcp", ready[(first+i)%len(ready)]); err == nil {
-			return server
-		}
-	}
-	return nil
-}
-
-// keep notes a connection, to be closed with the balancer, or closes it when that
-// has been.
-func (b *balancer) keep(conn net.Conn) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.conns == nil {
-		_ = conn.Close()
-		return false
-	}
-	b.conns[conn] = true
-	return true
-}
-
-func (b *balancer) drop(conn net.Conn) {
-	_ = conn.Close()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.conns, conn)
-}
-
-// forward copies both ways until one side ends.
-func forward(a, b net.Conn) {
-	done := make(chan struct{}, 2)
-	oneWay := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from) // a cut connection is an end like any other
-		done <- struct{}{}
-	}
-	go oneWay(a, b)
-	go oneWay(b, a)
-	<-done
-	_ = a.Close()
-	_ = b.Close()
-	<-done
+	return slices.Concat(b.ready[first:], b.ready[:first])
 }

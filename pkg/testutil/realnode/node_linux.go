@@ -46,7 +46,7 @@ type Node struct {
 
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when all processes of the node have ended
-	forward *forwarder
+	forward *controlplane.Forwarder
 }
 
 // checkNamespaces returns an error if this process cannot make the namespaces of a node.
@@ -142,8 +142,9 @@ func (n *Node) launch(ctx context.Context) error {
 		return err
 	}
 	server := strings.TrimPrefix(n.plane.Config().Host, "https://")
-	if n.forward, err = startForwarder(ctx, n.number.hostAddress()+":"+apiServerPort, server); err != nil {
-		return err
+	// kube-apiserver listens on loopback only.
+	if n.forward, err = controlplane.Forward(ctx, n.number.hostAddress()+":"+apiServerPort, func() []string { return []string{server} }); err != nil {
+		return fmt.Errorf("listening for a node: %w", err)
 	}
 	return json.NewEncoder(stdin).Encode(n.bootConfig())
 }
@@ -211,7 +212,7 @@ func checkReady(node *corev1.Node, started time.Time) error {
 // to files is kept. Traffic to its pods is dropped until Boot or Stop.
 func (n *Node) Kill() {
 	if n.forward != nil {
-		n.forward.stop()
+		n.forward.Close()
 	}
 	if n.exited != nil {
 		_ = n.cmd.Process.Kill() // it may have ended already
