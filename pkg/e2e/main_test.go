@@ -30,19 +30,14 @@ func run(m *testing.M) int {
 	}
 	dir, err := os.MkdirTemp("", "sandlot-e2e-")
 	if err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
 	if err := program.Build(dir, "sandlot", "sandlot-apiserver", "sandlot-controller-manager", "kubectl-sandlot"); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	return m.Run()
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }
 
 // edit replaces text in a file. change is what to replace, "=>", and with what.
@@ -50,14 +45,14 @@ func edit(change, file string) int {
 	before, after, _ := strings.Cut(change, "=>")
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	if !strings.Contains(string(content), before) {
-		return complain(fmt.Errorf("%q is not in what is to be edited:\n%s", before, content))
+		return program.Complain(fmt.Errorf("%q is not in what is to be edited:\n%s", before, content))
 	}
 	edited := strings.ReplaceAll(string(content), before, after)
 	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	return 0
 }

@@ -4,7 +4,6 @@
 package abuse
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -19,17 +18,12 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sandlot-abuse-")
 	if err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
 	if err := program.Build(dir, "sandlot"); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	return m.Run()
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }

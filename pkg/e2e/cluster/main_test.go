@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,9 +15,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
-
-// keepVariable keeps data and logs after a run that did not fail, too.
-const keepVariable = "SANDLOT_E2E_KEEP"
 
 // plane and sandlot are shared by the tests, each of which has namespaces of its
 // own. A test that disturbs them (stops a process, say) is not parallel, and
@@ -42,32 +38,26 @@ func run(m *testing.M) (code int) {
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
 	if !asked {
 		if err := flag.Set("test.parallel", atOnce); err != nil {
-			return complain(err)
+			return program.Complain(err)
 		}
 	}
 	klog.SetOutput(os.Stderr)
-	dir, err := os.MkdirTemp("", "sandlot-cluster-")
+	dir, end, err := program.MakeFolder("sandlot-cluster-")
 	if err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
-	defer func() {
-		if code == 0 && os.Getenv(keepVariable) == "" {
-			_ = os.RemoveAll(dir) // a folder of the system's for temporary files
-			return
-		}
-		fmt.Fprintln(os.Stderr, "data and logs are in", dir)
-	}()
+	defer func() { end(code) }()
 	programs = filepath.Join(dir, "bin")
 	if err := program.Build(programs, "sandlot", "sandlot-apiserver", "sandlot-controller-manager"); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	ctx := context.Background()
 	if plane, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, ForTests: true}); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	defer func() {
 		if err := plane.Stop(); err != nil {
-			code = complain(err)
+			code = program.Complain(err)
 		}
 	}()
 	if sandlot, err = plane.Install(ctx, controlplane.SandlotOptions{
@@ -76,12 +66,7 @@ func run(m *testing.M) (code int) {
 		// overlap. API servers look for a new key once a minute.
 		ControllerArgs: []string{"--certificates-overlap=10s", "--encryption-key-overlap=70s"},
 	}); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	return m.Run()
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }

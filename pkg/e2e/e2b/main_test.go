@@ -28,19 +28,14 @@ func run(m *testing.M) int {
 		fmt.Println("NOT TESTED:", err)
 		return 0
 	case err != nil:
-		return complain(err)
+		return program.Complain(err)
 	}
 	if programs, err = os.MkdirTemp("", "sandlot-e2b-"); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	defer os.RemoveAll(programs)
 	if err := program.Build(programs, "sandlot", "sandlot-runtime"); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	return m.Run()
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }

@@ -6,7 +6,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,8 +18,6 @@ import (
 )
 
 const (
-	// keepVariable keeps data and logs after a run that did not fail, too.
-	keepVariable = "SANDLOT_E2E_KEEP"
 	// nodesVariable says what becomes of the tests where there can be no real node: they are
 	// skipped, or fail if its value is nodesRequired.
 	nodesVariable = "SANDLOT_TEST_NODES"
@@ -43,28 +40,22 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int) {
 	if missing = realnode.CheckSupported(); missing != nil {
 		if os.Getenv(nodesVariable) == nodesRequired {
-			return complain(missing)
+			return program.Complain(missing)
 		}
 		return m.Run() // the tests are skipped
 	}
 	klog.SetOutput(os.Stderr)
-	dir, err := os.MkdirTemp("", "sandlot-node-")
+	dir, end, err := program.MakeFolder("sandlot-node-")
 	if err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
-	defer func() {
-		if code == 0 && os.Getenv(keepVariable) == "" {
-			_ = os.RemoveAll(dir) // a folder of the system's for temporary files
-			return
-		}
-		fmt.Fprintln(os.Stderr, "data and logs are in", dir)
-	}()
+	defer func() { end(code) }()
 	stop, err := start(context.Background(), dir)
 	if err == nil {
 		code = m.Run()
 	}
 	if err := errors.Join(err, stop()); err != nil {
-		return complain(err)
+		return program.Complain(err)
 	}
 	return code
 }
@@ -101,9 +92,4 @@ func start(ctx context.Context, dir string) (stop func() error, err error) {
 	stops = append(stops, node.Stop)
 	_, err = plane.Install(ctx, controlplane.SandlotOptions{BinDir: programs})
 	return stop, err
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }
