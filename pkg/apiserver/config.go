@@ -176,7 +176,7 @@ func NewConfig() *Config {
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
 		MaxWaitingClaims: DefaultMaxWaitingClaims, WriteLimits: etcdquota.DefaultLimits(),
-		WatchLimits: DefaultWatchLimits(),
+		WatchLimits: DefaultWatchLimits(), StorageFormat: &StorageFormat{},
 	}}
 }
 

@@ -83,9 +83,7 @@ type formatKeeper struct {
 // versions of before the format do not look at it: then formatKeeper decides. It returns an error if
 // this version cannot read the store.
 func ensureFormat(ctx context.Context, kv clientv3.KV, storagePrefix string, extra *ExtraConfig) error {
-	if extra.StorageFormat != nil { // some tests have no codec that asks for it
-		extra.StorageFormat.clock = extra.clock()
-	}
+	extra.StorageFormat.clock = extra.clock()
 	ofNew := format.Writes
 	if extra.StorageMediaType == runtime.ContentTypeProtobuf {
 		ofNew = format.Protobuf

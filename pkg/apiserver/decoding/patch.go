@@ -118,7 +118,7 @@ func (o PatchOptions) checkBody(req *http.Request, info *request.RequestInfo) er
 }
 
 // servePatch handles a patch. The library of the generic handlers panics at some JSON Patches, such as one that tests a
-// list against null, or that has no value: these are refused. What panics besides goes on to panic.
+// list against null, or that has no value: these are refused. Other panics are not recovered.
 func servePatch(handler http.Handler, w http.ResponseWriter, req *http.Request, refuse func(error)) {
 	defer func() {
 		panicked := recover()
