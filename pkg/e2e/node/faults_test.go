@@ -48,13 +48,16 @@ func TestReboot(t *testing.T) {
 	if err := node.Boot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
-		if count := sandbox.Status.PodInfo.RestartCount; count == nil || *count == 0 {
-			return fmt.Errorf("it has not restarted: %+v", sandbox.Status.PodInfo)
-		}
-		return isReady(sandbox)
-	})
+	s.sandbox(name, isReadyAgain)
 	s.expectVariable()
+}
+
+// isReadyAgain returns an error unless a sandbox is ready after its container has restarted.
+func isReadyAgain(sandbox *v1alpha1.Sandbox) error {
+	if count := sandbox.Status.PodInfo.RestartCount; count == nil || *count == 0 {
+		return fmt.Errorf("it has not restarted: %+v", sandbox.Status.PodInfo)
+	}
+	return isReady(sandbox)
 }
 
 // TestOutOfMemory: if the container of a claimed sandbox restarts because a process took more memory than it
@@ -67,12 +70,7 @@ func TestOutOfMemory(t *testing.T) {
 	s.fill(1, spec)
 	name := s.claim(variable)
 	s.kubectl("exec", name, "--", "touch", "/opt/sandlot/eat")
-	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
-		if count := sandbox.Status.PodInfo.RestartCount; count == nil || *count == 0 {
-			return fmt.Errorf("it has not restarted: %+v", sandbox.Status.PodInfo)
-		}
-		return isReady(sandbox)
-	})
+	s.sandbox(name, isReadyAgain)
 	s.expectVariable()
 }
 

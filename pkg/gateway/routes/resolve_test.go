@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/podstest"
 )
@@ -115,16 +116,23 @@ func TestOnlySandboxesOfTheE2BAPIHaveAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressOfAnotherPod checks that an address is not used when the Pod of the sandbox does not
-// have it, or cannot be read.
-func TestAddressOfAnotherPod(t *testing.T) {
-	t.Parallel()
+// claimedWithPod returns a server and a claimed sandbox whose status says that it has a pod.
+func claimedWithPod(t *testing.T) (server *testutil.Server, sandbox *v1alpha1.Sandbox) {
+	t.Helper()
 	server, set := stocked(t, 1)
-	sandbox := e2btest.Claim(t, server, set, nil)
+	sandbox = e2btest.Claim(t, server, set, nil)
 	e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
 		sb.Status.PodInfo.PodUID = "pod-uid"
 		sandbox = sb.DeepCopy()
 	})
+	return server, sandbox
+}
+
+// TestAddressOfAnotherPod checks that an address is not used when the Pod of the sandbox does not
+// have it, or cannot be read.
+func TestAddressOfAnotherPod(t *testing.T) {
+	t.Parallel()
+	server, sandbox := claimedWithPod(t)
 	cluster := podstest.Start(t)
 	table := routes.New(server.Client, routes.Options{AllowLoopback: true, Pods: cluster.Client(t)})
 	if got, err := table.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, sandboxproxy.ErrNotRunning) {
@@ -235,12 +243,7 @@ func TestReadsAtOnce(t *testing.T) {
 // TestReadsOfPods: a read of a pod holds no slot for reads of sandboxes, so others of the team are read.
 func TestReadsOfPods(t *testing.T) {
 	t.Parallel()
-	server, set := stocked(t, 1)
-	sandbox := e2btest.Claim(t, server, set, nil)
-	e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
-		sb.Status.PodInfo.PodUID = "pod-uid"
-		sandbox = sb.DeepCopy()
-	})
+	server, sandbox := claimedWithPod(t)
 	cluster := podstest.Start(t)
 	cluster.Set(podstest.PodOf(sandbox))
 	const requests = routes.MaxAddressReads + 1

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children are the processes of a node that its first one has started, and those that were left
-// to it by others: it is who they all are waited for by.
+// children waits for all processes of a node: those that process 1 started, and orphans.
 type children struct {
 	mu    sync.Mutex // held while a process starts, so that its end is not missed
 	ended map[int]chan unix.WaitStatus
@@ -81,6 +80,9 @@ func (c *children) run(name string, args ...string) error {
 	}
 	return nil
 }
+
+// restartDelay is how long a program of the node that ended is not started again.
+const restartDelay = time.Second
 
 // keep starts a program, and again whenever it has ended.
 func (c *children) keep(name string, args ...string) {

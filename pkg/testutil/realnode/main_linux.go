@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -67,7 +66,7 @@ func runNode() error {
 	if err := awaitSocket(containerdSocket); err != nil {
 		return err
 	}
-	// The kubelet would look for them in vain, and wait longer each time.
+	// Import images first: the kubelet backs off if it does not find them.
 	for i := range config.Images {
 		if err := children.run("ctr", "--namespace", "k8s.io", "images", "import", imageInside(i)); err != nil {
 			return err
@@ -169,7 +168,7 @@ var kernelSettings = map[string]string{
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 }
 
-// hideSettings puts files over them, so that the kubelet has its way, and the machine its own.
+// hideSettings mounts files over these settings, so that the kubelet does not change those of the machine.
 func hideSettings() error {
 	for name, value := range kernelSettings {
 		setting := "/proc/sys/" + name
@@ -217,6 +216,3 @@ func awaitSocket(path string) error {
 		return true, conn.Close()
 	})
 }
-
-// restartDelay is how long a program of the node that ended stays so.
-const restartDelay = time.Second
