@@ -9,12 +9,9 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	genericapiserver "k8s.io/apiserver/pkg/server"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -75,32 +72,5 @@ func TestReadLimits(t *testing.T) {
 	wait.Wait()
 	if w := do(t.Context(), eve, "list", ""); w.Code != http.StatusOK {
 		t.Errorf("after the others have ended: %d", w.Code)
-	}
-}
-
-// deadlines is a response whose deadlines are noted.
-type deadlines struct {
-	http.ResponseWriter
-	at []time.Time
-}
-
-// SetWriteDeadline is called by http.ResponseController.
-func (d *deadlines) SetWriteDeadline(at time.Time) error {
-	d.at = append(d.at, at)
-	return nil
-}
-
-// TestResponseDeadline checks that each response has a deadline, except for those of long-running requests.
-func TestResponseDeadline(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	config := &genericapiserver.Config{RequestTimeout: time.Minute, LongRunningFunc: func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }}
-	handler := withResponseDeadline(http.NotFoundHandler(), config, clocktesting.NewFakePassiveClock(now))
-	for verb, want := range map[string]time.Time{"list": now.Add(time.Minute + responseGrace), "patch": now.Add(time.Minute + responseGrace), "watch": {}} {
-		w := &deadlines{ResponseWriter: httptest.NewRecorder()}
-		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: verb})
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		if len(w.at) != 1 || !w.at[0].Equal(want) {
-			t.Errorf("%s: %v, want %v", verb, w.at, want)
-		}
 	}
 }
