@@ -35,8 +35,8 @@ type planner struct {
 // attempt is one try to bring a claim forward: it finds what the claim needs, takes or makes it, and plans
 // the transaction that comes next. The caller commits that plan.
 type attempt struct {
-	finder
-	state plan.State
+	finder finder
+	state  plan.State
 }
 
 // plan makes the next plan. The caller has set the claim of the state, what it holds, and New;
@@ -57,8 +57,8 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.state.Eligible, a.state.Name = a.assessment.State.Eligible, a.assessment.State.Name
-	a.reservation.recordPlan(a.marks)
+	a.state.Eligible, a.state.Making = a.finder.assessment.State.Eligible, a.finder.assessment.State.Making
+	a.finder.reservation.recordPlan(a.finder.marks)
 	a.scheduleLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
@@ -67,23 +67,23 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 // prepare sets what the state of the claim is apart from its pools, and what is to be written on its
 // sandboxes. What was found out by earlier attempts is in the reservation.
 func (a *attempt) prepare() error {
-	s, r := &a.state, a.reservation
-	s.Now = a.planner.clock.Now()
+	s, r := &a.state, a.finder.reservation
+	s.Now = a.finder.planner.clock.Now()
 	a.releaseIfEdited(s.Claim.Generation)
-	s.Room, s.Refused, s.Denied, s.MayMake = r.room, r.refused, r.denied, r.makeBackoff.isOver(s.Now)
-	s.Broken, s.Name, s.Setups.LeftOut = nil, plan.NameFree, a.dry
-	a.model, a.preparer = nil, &candidates.Preparer{Templates: a.planner.templates, Stock: a.planner.stock, Claim: s.Claim, Now: s.Now}
+	s.Room, s.Refused, s.Broken, s.Setups.LeftOut = r.room, r.refused, nil, a.finder.dry
+	s.Making = plan.Making{Allowed: r.makeBackoff.isOver(s.Now), Denied: r.denied, Name: plan.NameFree}
+	a.finder.model, a.finder.preparer = nil, &candidates.Preparer{Templates: a.finder.planner.templates, Stock: a.finder.planner.stock, Claim: s.Claim, Now: s.Now}
 	marked := s.Claim
-	if a.dry { // what it adds to thousands of sandboxes is not shown
+	if a.finder.dry { // what it adds to thousands of sandboxes is not shown
 		without := *s.Claim
 		without.Spec.Labels, without.Spec.Annotations = nil, nil
 		marked = &without
 	}
 	var err error
-	if a.marks, err = plan.NewMarks(marked); err != nil {
+	if a.finder.marks, err = plan.NewMarks(marked); err != nil {
 		return err
 	}
-	a.marks.Seal = a.planner.seal
+	a.finder.marks.Seal = a.finder.planner.seal
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (a *attempt) prepare() error {
 // stale by now.
 func (a *attempt) findPools(ctx context.Context) (err error) {
 	s := &a.state
-	if s.Eligible, err = a.planner.stock.Eligible(ctx, s.Claim, s.New); err != nil {
+	if s.Eligible, err = a.finder.planner.stock.Eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return err
 		}
@@ -103,54 +103,54 @@ func (a *attempt) findPools(ctx context.Context) (err error) {
 		}
 	}
 	a.resumeSuspended()
-	return a.releaseStale(ctx)
+	return a.finder.releaseStale(ctx)
 }
 
 // releaseIfEdited releases what is reserved if the claim was edited since that was prepared, because it
 // has the labels, metadata, image and times of before.
 func (a *attempt) releaseIfEdited(generation int64) {
-	if a.reservation.generation != generation {
-		a.release()
-		a.reservation.made = nil
-		if a.reservation.generation != 0 && !claims.EndsRefused(a.state.Claim) {
-			a.reservation.refused = nil
+	if a.finder.reservation.generation != generation {
+		a.finder.release()
+		a.finder.reservation.made = nil
+		if a.finder.reservation.generation != 0 && !claims.EndsRefused(a.state.Claim) {
+			a.finder.reservation.refused = nil
 		}
-		a.reservation.makeBackoff.reset() // what was in the way may be in the way no more
-		a.reservation.denied = nil
-		a.reservation.lookBackoff.reset()
+		a.finder.reservation.makeBackoff.reset() // what was in the way may be in the way no more
+		a.finder.reservation.denied = nil
+		a.finder.reservation.lookBackoff.reset()
 	}
-	a.reservation.generation = generation
+	a.finder.reservation.generation = generation
 }
 
 // resumeSuspended lets sandboxes be taken again, when it is time, whose template could not be
 // found.
 func (a *attempt) resumeSuspended() {
-	if a.waiter != nil && !a.reservation.lookBackoff.until.IsZero() && a.reservation.lookBackoff.isOver(a.state.Now) {
+	if a.finder.waiter != nil && !a.finder.reservation.lookBackoff.until.IsZero() && a.finder.reservation.lookBackoff.isOver(a.state.Now) {
 		sources := candidates.SourcesOf(&a.state.Eligible)
-		a.planner.stock.Resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return candidates.IsSource(sources, p) })
+		a.finder.planner.stock.Resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return candidates.IsSource(sources, p) })
 	}
 }
 
 // scheduleLook says when to look again at what is in the way after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
-	if p.Wants.Need == 0 || p.Broken == nil && !a.planner.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
-		a.reservation.lookBackoff.reset()
-	} else if a.reservation.lookBackoff.isOver(a.state.Now) {
-		a.reservation.lookBackoff.start(a.state.Now)
+	if p.Wants.Need == 0 || p.Broken == nil && !a.finder.planner.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
+		a.finder.reservation.lookBackoff.reset()
+	} else if a.finder.reservation.lookBackoff.isOver(a.state.Now) {
+		a.finder.reservation.lookBackoff.start(a.state.Now)
 	}
 }
 
 // draft makes a plan of what is found now.
 func (a *attempt) draft(ctx context.Context) (*plan.Plan, error) {
-	a.assessment = plan.Assess(a.state)
-	offer, err := a.find(ctx)
+	a.finder.assessment = plan.Assess(a.state)
+	offer, err := a.finder.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if refused := checkMounts(&a.assessment.State, &offer); refused != nil {
+	if refused := checkMounts(&a.finder.assessment.State, &offer); refused != nil {
 		return nil, refused
 	}
-	return a.assessment.Next(offer, a.marks)
+	return a.finder.assessment.Next(offer, a.finder.marks)
 }
 
 // draftOrEnd makes a plan. A claim that is stored, and whose additionalPodMetadata or
@@ -165,11 +165,11 @@ func (a *attempt) draftOrEnd(ctx context.Context) (*plan.Plan, error) {
 	case a.refuse(refused) != nil && a.state.New:
 		return nil, refused
 	}
-	a.release() // others can use what does not fit this claim
-	a.reservation.made = nil
+	a.finder.release() // others can use what does not fit this claim
+	a.finder.reservation.made = nil
 	a.state.Refused = refused
 	if refused.Reason == v1alpha1.ReasonMountFailed { // which no edit of the claim mends
-		a.reservation.refused = refused
+		a.finder.reservation.refused = refused
 	}
 	return a.draft(ctx)
 }

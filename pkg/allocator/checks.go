@@ -106,7 +106,7 @@ func (a *attempt) check(ctx context.Context) error {
 	if !s.New && claims.EndsRefused(s.Claim) {
 		return nil
 	}
-	return a.refuse(a.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !isCacheEnough(s)))
+	return a.refuse(a.finder.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !isCacheEnough(s)))
 }
 
 // checkModel finds out whether the template takes what the claim adds to its
@@ -116,14 +116,14 @@ func (a *attempt) checkModel(ctx context.Context) error {
 	if !plan.NeedsModel(&a.state) {
 		return nil
 	}
-	model, err := a.planner.findModel(ctx, &a.state)
+	model, err := a.finder.planner.findModel(ctx, &a.state)
 	if err != nil {
 		if ctx.Err() != nil || a.state.New {
 			return err
 		}
 		return nil
 	}
-	a.model = model
+	a.finder.model = model
 	if model.Refused == nil {
 		return nil
 	}

@@ -76,7 +76,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 	if err := addSandboxes(ctx, txn, p, r); err != nil {
 		return nil, err
 	}
-	txn.ChargeUser(p.Claimer)
+	txn.ChargeUser(p.Claimer())
 	txn.AllowThrottling()
 	within, cancel := detached(ctx, commitTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*
 	if err := addSandboxes(ctx, txn, p, r); err != nil {
 		return nil, err
 	}
-	txn.ChargeUser(p.Claimer)
+	txn.ChargeUser(p.Claimer())
 	if p.AddsSandboxes() {
 		txn.AllowThrottling()
 	}

@@ -74,7 +74,7 @@ func TestUnknownOutcome(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				stored, err = d.committer.create(t.Context(), p, first.reservation)
+				stored, err = d.committer.create(t.Context(), p, first.finder.reservation)
 			}()
 			d.stepUntil(time.Minute, func() bool {
 				select {
@@ -87,8 +87,8 @@ func TestUnknownOutcome(t *testing.T) {
 			if !errors.Is(err, tc.err) || errors.Is(err, ErrUnknownOutcome) != errors.Is(tc.err, ErrUnknownOutcome) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
 				t.Errorf("%v, %v after %d tries", stored, err, tries)
 			}
-			if len(first.reservation.taken) != tc.taken || d.left("a") != 0 || guarded {
-				t.Errorf("holds %d, left %d, guarded %t", len(first.reservation.taken), d.left("a"), guarded)
+			if len(first.finder.reservation.taken) != tc.taken || d.left("a") != 0 || guarded {
+				t.Errorf("holds %d, left %d, guarded %t", len(first.finder.reservation.taken), d.left("a"), guarded)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestUnknownOutcome(t *testing.T) {
 				settle: func() (bool, error) { return false, nil },
 			}
 		}
-		if _, err := d.committer.create(t.Context(), p, first.reservation); !errors.Is(err, errReplan) || !guarded {
+		if _, err := d.committer.create(t.Context(), p, first.finder.reservation); !errors.Is(err, errReplan) || !guarded {
 			t.Errorf("%v, guarded %t", err, guarded)
 		}
 	})
@@ -134,7 +134,7 @@ func TestCommitWithoutAnswerKeepsRevision(t *testing.T) {
 			settle: func() (bool, error) { return true, nil },
 		}
 	}
-	if _, err := d.committer.create(t.Context(), p, first.reservation); err != nil {
+	if _, err := d.committer.create(t.Context(), p, first.finder.reservation); err != nil {
 		t.Fatal(err)
 	}
 	d.clock.Step(time.Hour)

@@ -79,7 +79,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinishedClaim, claim *v1alph
 		if err := a.join(u, &try.state.Eligible, p); err != nil {
 			return nil, false, err
 		}
-		stored, err := a.committer.create(ctx, p, try.reservation)
+		stored, err := a.committer.create(ctx, p, try.finder.reservation)
 		if err == nil {
 			u.recordCreate(stored, &try.state, p, now)
 			return stored, !u.outlook.hopeless, nil

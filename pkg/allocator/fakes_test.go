@@ -364,9 +364,9 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *attempt {
 	d.shelf.templates[holder] = templateOfPod(holder)
 	d.stocks("one", set, pods)
 	t := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-	t.preparer = &candidates.Preparer{Templates: t.planner.templates, Stock: t.planner.stock, Claim: t.state.Claim, Now: d.clock.Now()}
-	if _, err := t.reserve(d.Context(), d.stock.Queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.reservation.taken) != 1 {
-		d.Fatal(t.reservation.taken, err)
+	t.finder.preparer = &candidates.Preparer{Templates: t.finder.planner.templates, Stock: t.finder.planner.stock, Claim: t.state.Claim, Now: d.clock.Now()}
+	if _, err := t.finder.reserve(d.Context(), d.stock.Queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.finder.reservation.taken) != 1 {
+		d.Fatal(t.finder.reservation.taken, err)
 	}
 	return t
 }

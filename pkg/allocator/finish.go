@@ -194,10 +194,10 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.reservation.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
-		try.release()
+		try.finder.release()
 		return reconciler.Soon, nil
 	}
-	key := limitKey{seen.claim.Namespace, p.Claimer}
+	key := limitKey{seen.claim.Namespace, p.Claimer()}
 	if retryAfter := throttledFor(err); retryAfter > 0 {
 		f.committer.throttles.rejected(key, retryAfter, now)
 	}
@@ -238,11 +238,11 @@ func (f *finisher) releaseStarting(ctx context.Context, u *unfinishedClaim, seen
 // waitFor queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
 // that other claims are served meanwhile.
 func waitFor(try *attempt, p *plan.Plan) {
-	if try.throttled > 0 {
-		try.waiter.Leave()
+	if try.finder.throttled > 0 {
+		try.finder.waiter.Leave()
 		return
 	}
-	try.waiter.Wait(candidates.WantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.reservation.taken)))
+	try.finder.waiter.Wait(candidates.WantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.finder.reservation.taken)))
 }
 
 // shortest is the least time between two steps that the passing of time begins.
@@ -255,10 +255,10 @@ func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hol
 	if hold > 0 {
 		next = append(next, hold)
 	}
-	if try.throttled > 0 {
-		next = append(next, try.throttled)
+	if try.finder.throttled > 0 {
+		next = append(next, try.finder.throttled)
 	}
-	for _, b := range []backoff{try.reservation.makeBackoff, try.reservation.lookBackoff} {
+	for _, b := range []backoff{try.finder.reservation.makeBackoff, try.finder.reservation.lookBackoff} {
 		if !b.isOver(now) {
 			next = append(next, b.until.Sub(now))
 		}

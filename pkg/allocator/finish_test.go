@@ -119,8 +119,8 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	if want := 25 * time.Second; err != nil || again != want {
 		t.Errorf("looks again after %s, %v, want %s", again, err, want)
 	}
-	if len(next.reservation.taken) != 0 || d.left("a") != 2 || d.stock.Queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
-		t.Errorf("holds %d of another's, left %d, free %d", len(next.reservation.taken), d.left("a"), d.stock.Queue.Free(poolNamed("a")))
+	if len(next.finder.reservation.taken) != 0 || d.left("a") != 2 || d.stock.Queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
+		t.Errorf("holds %d of another's, left %d, free %d", len(next.finder.reservation.taken), d.left("a"), d.stock.Queue.Free(poolNamed("a")))
 	}
 	var written []*slip
 	d.begin = func() Txn {
@@ -160,7 +160,7 @@ func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	d := newDesk(t, set)
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	next := d.nextAttempt(warm(5))
-	next.reservation.room = 2
+	next.finder.reservation.room = 2
 	for _, name := range []string{"one", "two", "three"} {
 		d.stocks(name, set, pods)
 	}

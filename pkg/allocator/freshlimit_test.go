@@ -78,7 +78,7 @@ func TestMaxFresh(t *testing.T) {
 					}
 				})
 				p := d.planned(next)
-				if len(p.Made) != tc.made || len(next.reservation.made) != tc.made || // which are charged to a quota
+				if len(p.Made) != tc.made || len(next.finder.reservation.made) != tc.made || // which are charged to a quota
 					p.Wants.Need != tc.needs || p.Wants.AtOnce != (name == "all or nothing") {
 					t.Errorf("%s: makes %d, wants %+v", when, len(p.Made), p.Wants)
 				}
@@ -132,8 +132,8 @@ func TestMaxFreshOfAClaimThatRatherFails(t *testing.T) {
 				c.Spec.OnShortage = v1alpha1.ShortageFail
 			})
 			_, err := first.plan(t.Context())
-			if shortage := (*ShortageError)(nil); !errors.As(err, &shortage) || len(first.reservation.made) != 0 {
-				t.Errorf("makes %d, %v", len(first.reservation.made), err)
+			if shortage := (*ShortageError)(nil); !errors.As(err, &shortage) || len(first.finder.reservation.made) != 0 {
+				t.Errorf("makes %d, %v", len(first.finder.reservation.made), err)
 			}
 		})
 	}

@@ -105,7 +105,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
 			}
-			if d.stock.HasSuspended(poolNamed("a")) || !next.reservation.lookBackoff.until.IsZero() {
+			if d.stock.HasSuspended(poolNamed("a")) || !next.finder.reservation.lookBackoff.until.IsZero() {
 				t.Error("goes on looking")
 			}
 		})
@@ -216,7 +216,7 @@ func TestUnreadableTemplate(t *testing.T) {
 		var looks []time.Duration
 		for range 12 {
 			d.planned(next)
-			looks = append(looks, next.reservation.lookBackoff.until.Sub(d.clock.Now()))
+			looks = append(looks, next.finder.reservation.lookBackoff.until.Sub(d.clock.Now()))
 			d.clock.Step(looks[len(looks)-1])
 		}
 		if first, last := looks[0], looks[len(looks)-1]; first < 2*time.Second || first > 2400*time.Millisecond || last < 5*time.Second || last > 6*time.Second {
@@ -247,7 +247,7 @@ func TestPartsAreForOthers(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
 	next := d.holding(set)
-	if p := d.planned(next); len(next.reservation.taken) != 0 || d.left("a") != 1 || p.Wants.Need != 2 {
-		t.Errorf("holds %d, left %d, wants %+v", len(next.reservation.taken), d.left("a"), p.Wants)
+	if p := d.planned(next); len(next.finder.reservation.taken) != 0 || d.left("a") != 1 || p.Wants.Need != 2 {
+		t.Errorf("holds %d, left %d, wants %+v", len(next.finder.reservation.taken), d.left("a"), p.Wants)
 	}
 }

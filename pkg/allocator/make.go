@@ -83,7 +83,7 @@ func (f *finder) makeFresh(ctx context.Context, n int) error {
 	ownName := claims.SandboxName(s.Claim)
 	if ownName != "" && admitted == 0 {
 		var err error
-		if s.Name, err = f.nameState(ctx, s.Claim); err != nil || s.Name != plan.NameFree {
+		if s.Making.Name, err = f.nameState(ctx, s.Claim); err != nil || s.Making.Name != plan.NameFree {
 			return err
 		}
 	}
@@ -109,11 +109,11 @@ func (f *finder) makeFresh(ctx context.Context, n int) error {
 			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(s.Claim))
 			r.makeBackoff.start(s.Now)
 			r.denied = denial(err)
-			s.Denied = r.denied
+			s.Making.Denied = r.denied
 			return nil
 		}
 	}
-	r.denied, s.Denied = nil, nil
+	r.denied, s.Making.Denied = nil, nil
 	r.made, r.charged = made, max(r.charged, len(made))
 	return nil
 }

@@ -85,9 +85,9 @@ func TestChargeOfWhatWasDropped(t *testing.T) {
 	expect("for fewer", 1, 5, 2)
 	edit(3)
 	p := expect("for more", 3, 8, 4)
-	d.committer.recordWrite(p, next.reservation, 20)
-	if next.reservation.charged != 0 || len(next.reservation.made) != 0 {
-		t.Errorf("when all are written, %d are in hand and %d charged", len(next.reservation.made), next.reservation.charged)
+	d.committer.recordWrite(p, next.finder.reservation, 20)
+	if next.finder.reservation.charged != 0 || len(next.finder.reservation.made) != 0 {
+		t.Errorf("when all are written, %d are in hand and %d charged", len(next.finder.reservation.made), next.finder.reservation.charged)
 	}
 }
 

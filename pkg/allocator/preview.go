@@ -18,13 +18,13 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
 	try := &attempt{finder: finder{planner: a.planner, reservation: newReservation(), dry: true}, state: plan.State{Claim: claim, New: true, Start: now}}
-	try.reservation.room = claims.Replicas(claim) // all its transactions in one
+	try.finder.reservation.room = claims.Replicas(claim) // all its transactions in one
 	p, err := try.plan(ctx)
 	if err != nil {
 		return nil, a.planner.refusal(ctx, claim, err)
 	}
-	warnOfRuntimes(ctx, claim, try.marks.WithoutRuntime())
-	if n := try.wouldMake; n > 0 {
+	warnOfRuntimes(ctx, claim, try.finder.marks.WithoutRuntime())
+	if n := try.finder.wouldMake; n > 0 {
 		if p.Claim.Status.Waiting == nil {
 			p.Claim.Status.Waiting = &v1alpha1.ClaimWaiting{}
 		}

@@ -41,13 +41,19 @@ type reservation struct {
 	nameSeen uint64
 	// denied is why admission let no sandbox be made for the claim the last time; nil if it did.
 	denied error
-	// heldBack are the fields of the claim that were kept from pods so far.
-	heldBack sets.Set[string]
-	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
-	withoutRuntime sets.Set[string]
+	// notDone is what plans so far could not do of what the claim asks for.
+	notDone notDone
 	// makeBackoff delays making sandboxes after a failure, and lookBackoff looking at what is in
 	// the way and no watch may report.
 	makeBackoff, lookBackoff backoff
+}
+
+// notDone is what a claim asks for and does not get, of which its user is warned.
+type notDone struct {
+	// heldBack are the fields of the claim that were kept from pods.
+	heldBack sets.Set[string]
+	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
+	withoutRuntime sets.Set[string]
 }
 
 // reservedSandbox is a candidate, as the index has it and as it is to be bound.
@@ -58,8 +64,8 @@ type reservedSandbox struct {
 
 func newReservation() *reservation {
 	return &reservation{
-		room:     etcdtxn.MaxOps - 1,
-		heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{},
+		room:        etcdtxn.MaxOps - 1,
+		notDone:     notDone{heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{}},
 		makeBackoff: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
 		lookBackoff: newBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
@@ -78,8 +84,8 @@ func (r *reservation) offer(wouldMake int, broken error) plan.Offer {
 // counted on any more: the quota controller may have released them by now.
 func (r *reservation) recordPlan(m *plan.Marks) {
 	r.charged = len(r.made)
-	r.heldBack.Insert(m.HeldBack()...)
-	r.withoutRuntime.Insert(m.WithoutRuntime()...)
+	r.notDone.heldBack.Insert(m.HeldBack()...)
+	r.notDone.withoutRuntime.Insert(m.WithoutRuntime()...)
 }
 
 // release releases what was taken and not bound.

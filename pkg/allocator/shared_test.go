@@ -51,9 +51,9 @@ func TestDryRunMakesNothing(t *testing.T) {
 		return nil
 	}
 	next := d.newAttempt(func(c *v1alpha1.SandboxClaim) { warm(10000)(c); orFresh(c) })
-	next.dry, next.reservation.room = true, 10000
-	if p := d.planned(next); len(p.Made) != 0 || p.Wants.Need != 0 || p.Ends() || next.wouldMake != 10000 {
-		t.Errorf("makes %d, would make %d, wants %+v", len(p.Made), next.wouldMake, p.Wants)
+	next.finder.dry, next.finder.reservation.room = true, 10000
+	if p := d.planned(next); len(p.Made) != 0 || p.Wants.Need != 0 || p.Ends() || next.finder.wouldMake != 10000 {
+		t.Errorf("makes %d, would make %d, wants %+v", len(p.Made), next.finder.wouldMake, p.Wants)
 	}
 }
 

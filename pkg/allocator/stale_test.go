@@ -109,8 +109,8 @@ func TestStaleCandidatesInHand(t *testing.T) {
 		t.Fatalf("binds %d", len(p.Bound))
 	}
 	d.becomes(`{"spec":{"containers":[{"name":"main","image":"fixed"}]}}`)
-	if p := d.planned(next); len(p.Bound) != 0 || len(next.reservation.taken) != 0 {
-		t.Errorf("binds %d, holds %d", len(p.Bound), len(next.reservation.taken))
+	if p := d.planned(next); len(p.Bound) != 0 || len(next.finder.reservation.taken) != 0 {
+		t.Errorf("binds %d, holds %d", len(p.Bound), len(next.finder.reservation.taken))
 	}
 }
 

@@ -265,12 +265,12 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	goesOn := !claims.EndsRefused(s.Claim)
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
-	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	if len(u.outlook.heldBack) != u.work.reservation.heldBack.Len() {
-		u.outlook.heldBack = sets.List(u.work.reservation.heldBack)
+	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Making.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
+	if len(u.outlook.heldBack) != u.work.reservation.notDone.heldBack.Len() {
+		u.outlook.heldBack = sets.List(u.work.reservation.notDone.heldBack)
 	}
-	if len(u.outlook.withoutRuntime) != u.work.reservation.withoutRuntime.Len() {
-		u.outlook.withoutRuntime = sets.List(u.work.reservation.withoutRuntime)
+	if len(u.outlook.withoutRuntime) != u.work.reservation.notDone.withoutRuntime.Len() {
+		u.outlook.withoutRuntime = sets.List(u.work.reservation.notDone.withoutRuntime)
 	}
 }
 

@@ -81,10 +81,10 @@ func TestNextOfAgentSandbox(t *testing.T) {
 				s.Refused = &RefusedError{Reason: v1alpha1.ReasonInvalidMetadata, Message: "the template says so", Conflict: true}
 			},
 			want: "False ReconcilerError: Error seen: the template says so"},
-		"its name is another's": {state: func(s *State) { s.Name = NameTaken },
+		"its name is another's": {state: func(s *State) { s.Making.Name = NameTaken },
 			want: "False ReconcilerError: Error seen: a Sandbox named mine exists that is not this claim's; delete it, or create the claim under another name"},
-		"admission": {state: func(s *State) { s.Denied = errors.New("no room") }, want: "False ReconcilerError: Error seen: no room"},
-		"its name is that of one that leaves": {state: func(s *State) { s.Name = NameLeaving },
+		"admission": {state: func(s *State) { s.Making.Denied = errors.New("no room") }, want: "False ReconcilerError: Error seen: no room"},
+		"its name is that of one that leaves": {state: func(s *State) { s.Making.Name = NameLeaving },
 			want: "False SandboxMissing: Sandbox does not exist; it is made when the one named mine, which is being deleted, is gone"},
 		"none yet": {want: "False SandboxMissing: Sandbox does not exist"},
 	}

@@ -28,7 +28,7 @@ var (
 	_ reporter   = agentSandbox{}
 )
 
-func (agentSandbox) applies(s *State) bool { return v1alpha1.OfAgentSandbox(s.Claim) }
+func (agentSandbox) applies(s *State, _ []Candidate) bool { return v1alpha1.OfAgentSandbox(s.Claim) }
 
 // progress lets a sandbox count that failed: it is the claim's as it is, which its conditions say.
 func (agentSandbox) progress(_ *Assessment, _ *v1alpha1.Sandbox, before preparation) preparation {
@@ -83,7 +83,7 @@ func reportAgentSandbox(a *Assessment, p *Plan) {
 	} else {
 		nameAgentPool(a, sb)
 	}
-	if look := a.State.Now.Add(refusedLook); a.State.Name != NameFree && look.Before(p.Until) {
+	if look := a.State.Now.Add(refusedLook); a.State.Making.Name != NameFree && look.Before(p.Until) {
 		p.Until = look
 	}
 	// What other rules have said of it in this plan is no transition.
@@ -211,12 +211,12 @@ func whyNoSandbox(a *Assessment, p *Plan) (reason, message string) {
 		return claims.AgentReasonTemplateNotFound, claims.AgentTemplateNotFound(templateNameOf(a))
 	case p.Broken != nil:
 		return claims.AgentReasonError, claims.AgentError(p.Broken.Error())
-	case a.State.Denied != nil:
-		return claims.AgentReasonError, claims.AgentError(a.State.Denied.Error())
-	case a.State.Name == NameLeaving:
+	case a.State.Making.Denied != nil:
+		return claims.AgentReasonError, claims.AgentError(a.State.Making.Denied.Error())
+	case a.State.Making.Name == NameLeaving:
 		return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage +
 			"; it is made when the one named " + a.claim.Name + ", which is being deleted, is gone"
-	case a.State.Name == NameTaken:
+	case a.State.Making.Name == NameTaken:
 		return claims.AgentReasonError, claims.AgentError("a Sandbox named " + a.claim.Name +
 			" exists that is not this claim's; delete it, or create the claim under another name")
 	}

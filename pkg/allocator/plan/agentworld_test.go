@@ -58,9 +58,9 @@ func (w *world) findOfAgent(a *Assessment, marks *Marks, stock []*v1alpha1.Sandb
 		return o
 	}
 	if other := w.sandboxes[a.State.Claim.Name]; other != nil {
-		a.State.Name = NameTaken
+		a.State.Making.Name = NameTaken
 		if other.DeletionTimestamp != nil {
-			a.State.Name = NameLeaving
+			a.State.Making.Name = NameLeaving
 		}
 		return o
 	}

@@ -16,13 +16,13 @@ import (
 // Assessment is what becomes of what a claim holds: the first half of a plan.
 type Assessment struct {
 	// State is what the assessment was made from. Before Next is called, the caller sets what it has found
-	// out since: Eligible, Name and Denied.
+	// out since: Eligible and Making.
 	State State
 	// features are those that apply to the claim.
 	features []feature
 	// claim is the next state.
 	claim *v1alpha1.SandboxClaim
-	holdings
+	held  holdings
 	// missing is how many sandboxes the claim lacks that are neither counted nor on
 	// their way.
 	missing int
@@ -68,7 +68,7 @@ type holdings struct {
 //   - A claim of which too many sandboxes have failed gets no more.
 func Assess(s State) *Assessment {
 	next := *s.Claim
-	a := &Assessment{State: s, features: featuresOf(&s), claim: &next, runtimes: agentRuntimes{}}
+	a := &Assessment{State: s, features: featuresOf(&s, nil), claim: &next, runtimes: agentRuntimes{}}
 	if s.New {
 		begin(a.claim, s.Now)
 	} else {
@@ -81,10 +81,10 @@ func Assess(s State) *Assessment {
 	a.expired = IsExpired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.classify()
 	if !claims.AllOrNothing(s.Claim) && !s.isTooLarge() {
-		a.count(a.ready[:min(len(a.ready), a.State.Room-len(a.released))])
+		a.count(a.held.ready[:min(len(a.held.ready), a.State.Room-len(a.held.released))])
 	}
 	reportOn(a, nil)
-	onTheWay := a.starting - len(a.counted) - len(a.released)
+	onTheWay := a.held.starting - len(a.held.counted) - len(a.held.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
 	a.mayHave = credit(a.claim, onTheWay)
 	each(a.features, func(f checker) { f.check(a, onTheWay) })
@@ -94,8 +94,8 @@ func Assess(s State) *Assessment {
 // classify finds out what the sandboxes that the claim holds are to it.
 func (a *Assessment) classify() {
 	named := make(map[string]bool, len(a.claim.Status.Sandboxes))
-	a.listed = a.claim.Status.Sandboxes
-	for _, entry := range a.listed {
+	a.held.listed = a.claim.Status.Sandboxes
+	for _, entry := range a.held.listed {
 		named[entry.Name] = true
 	}
 	var found []v1alpha1.ClaimedSandbox
@@ -108,19 +108,19 @@ func (a *Assessment) classify() {
 				found = append(found, claimed(sb))
 			}
 		default:
-			a.starting++
+			a.held.starting++
 			if f := a.classifyStarting(sb); f != nil {
 				failed = append(failed, *f)
 			}
 		}
 	}
-	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
-	a.listed = append(slices.Clip(a.listed), found...)
+	a.held.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.held.listed)-len(found))
+	a.held.listed = append(slices.Clip(a.held.listed), found...)
 	a.releaseFailed(failed)
 	a.limitFailures()
 	for _, sb := range a.surplus() {
-		if len(a.released) < a.State.Room {
-			a.released = append(a.released, release(sb, false, a.State.Now))
+		if len(a.held.released) < a.State.Room {
+			a.held.released = append(a.held.released, release(sb, false, a.State.Now))
 		}
 	}
 }
@@ -132,12 +132,12 @@ func (a *Assessment) classifyStarting(sb *v1alpha1.Sandbox) *failure {
 	late := a.expired || claims.TimesOut(a.claim) && !v1alpha1.IsGated(sb) && !a.State.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case is.progress == Done:
-		a.ready = append(a.ready, sb)
+		a.held.ready = append(a.held.ready, sb)
 		return nil
 	case is.progress == Failed || late:
 		return &failure{sb, is.setup}
 	}
-	a.waiting = append(a.waiting, sb)
+	a.held.waiting = append(a.held.waiting, sb)
 	return nil
 }
 
@@ -145,13 +145,13 @@ func (a *Assessment) classifyStarting(sb *v1alpha1.Sandbox) *failure {
 // what is not needed any more because a client raised the status, and with AllOrNothing
 // everything, if the claim gets no more and not all are there; and what does not fit.
 func (a *Assessment) surplus() (all []*v1alpha1.Sandbox) {
-	lacks, over := a.lacks(a.claim), a.expired || a.State.Refused != nil
-	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.State.isTooLarge() {
+	lacks, over := a.held.lacks(a.claim), a.expired || a.State.Refused != nil
+	if over && claims.AllOrNothing(a.claim) && len(a.held.ready) < lacks || a.State.isTooLarge() {
 		lacks = 0
 	}
-	if n := min(len(a.ready), lacks); n == lacks {
-		all = slices.Concat(a.ready[n:], a.waiting)
-		a.ready, a.waiting = a.ready[:n], nil
+	if n := min(len(a.held.ready), lacks); n == lacks {
+		all = slices.Concat(a.held.ready[n:], a.held.waiting)
+		a.held.ready, a.held.waiting = a.held.ready[:n], nil
 	}
 	return all
 }
@@ -167,8 +167,8 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 		next := shallowCopy(sb)
 		setCounted(next, a.claim, true)
 		each(a.features, func(f counter) { f.count(a, next) })
-		a.counted = append(a.counted, next)
-		a.list(next)
+		a.held.counted = append(a.held.counted, next)
+		a.held.list(next)
 	}
 }
 
@@ -194,7 +194,7 @@ func (a *Assessment) takes() int {
 	case claims.AllOrNothing(a.claim):
 		return min(a.missing, a.mayHave)
 	}
-	return max(0, min(a.missing, a.mayHave, a.State.Room-len(a.released)-len(a.counted)-len(a.marked)))
+	return max(0, min(a.missing, a.mayHave, a.State.Room-len(a.held.released)-len(a.held.counted)-len(a.held.marked)))
 }
 
 // Missing is how many sandboxes the claim lacks that are neither counted nor on
@@ -237,7 +237,7 @@ func (a *Assessment) Needs() Needs {
 		return Needs{}
 	case a.expired:
 		return Needs{Explain: !IsExpired(a.claim, a.State.Now) && claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake()}
-	case a.hasReleased() && claims.AllOrNothing(a.claim):
+	case a.held.hasReleased() && claims.AllOrNothing(a.claim):
 		return Needs{} // first release, then begin again
 	}
 	return Needs{Take: a.takes(), Make: a.makes()}
@@ -245,7 +245,7 @@ func (a *Assessment) Needs() Needs {
 
 // makes reports whether sandboxes are made for what the pools lack.
 func (a *Assessment) makes() bool {
-	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.MayMake && !a.hasReleased()
+	return claims.CreatesOnNoStock(a.claim) && a.State.Eligible.CanMake() && a.State.Making.Allowed && !a.held.hasReleased()
 }
 
 // until is when the passing of time alone changes something.
@@ -254,7 +254,7 @@ func until(a *Assessment) time.Time {
 	if !claims.TimesOut(a.claim) {
 		return end // what it has may start for as long as that takes
 	}
-	for _, sb := range a.waiting {
+	for _, sb := range a.held.waiting {
 		if t := readyBy(a.claim, sb); t.Before(end) && !v1alpha1.IsGated(sb) {
 			end = t
 		}

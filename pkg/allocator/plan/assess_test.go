@@ -29,10 +29,10 @@ type outcome struct {
 func outcomeOf(s *State) outcome {
 	a := Assess(*s)
 	o := outcome{
-		Unlisted: a.unlisted, Counted: namesOf(a.counted), Released: namesOf(a.released), Waiting: namesOf(a.waiting),
+		Unlisted: a.held.unlisted, Counted: namesOf(a.held.counted), Released: namesOf(a.held.released), Waiting: namesOf(a.held.waiting),
 		Missing: a.Missing(), Needs: a.Needs(), Model: NeedsModel(s),
 	}
-	for _, entry := range a.listed {
+	for _, entry := range a.held.listed {
 		o.Listed += entry.Name
 	}
 	return o
@@ -200,7 +200,7 @@ func TestAssess(t *testing.T) {
 			want: outcome{Missing: 2, Needs: Needs{Take: 2}},
 		},
 		"not now": {
-			claim: []change{of(2), orMade}, state: func(s *State) { s.MayMake = false }, want: outcome{Missing: 2, Needs: Needs{Take: 2}},
+			claim: []change{of(2), orMade}, state: func(s *State) { s.Making.Allowed = false }, want: outcome{Missing: 2, Needs: Needs{Take: 2}},
 		},
 		"not in place of what failed just now": {
 			claim: []change{of(2), orMade}, held: map[string]held{"a": isTooLate},
@@ -264,7 +264,7 @@ func TestReserved(t *testing.T) {
 		s.holds(t, "c", isPending)
 		expire(&s)
 		reserved := ""
-		for _, sb := range Assess(s).released {
+		for _, sb := range Assess(s).held.released {
 			if sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
 				reserved += sb.Name
 			}

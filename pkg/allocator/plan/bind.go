@@ -63,7 +63,7 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		return nil, err
 	}
 	m := &Marks{
-		claim: claim, features: featuresOf(&State{Claim: claim}),
+		claim: claim, features: featuresOf(&State{Claim: claim}, nil),
 		labels: merged(claim.Spec.Labels, map[string]string{
 			v1alpha1.LabelClaimName:      claim.Name,
 			v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue,

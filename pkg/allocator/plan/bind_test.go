@@ -70,8 +70,8 @@ func bindWith(m *Marks, c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, wait
 	if sb, err = m.bind(c, now); err != nil {
 		return nil, false, err
 	}
-	a := &Assessment{State: State{Claim: m.claim, Now: now, Offered: []Candidate{*c}}, claim: m.claim, runtimes: agentRuntimes{}}
-	a.features = featuresOf(&a.State)
+	a := &Assessment{State: State{Claim: m.claim, Now: now}, claim: m.claim, runtimes: agentRuntimes{}}
+	a.features = featuresOf(&a.State, []Candidate{*c})
 	a.features = slices.DeleteFunc(a.features, func(f feature) bool { return f == runtimeSetup{} })
 	waits, err = bind(a, m, sb, c)
 	return sb, waits, err

@@ -10,7 +10,7 @@ type e2bSandbox struct{}
 
 var _ marker = e2bSandbox{}
 
-func (e2bSandbox) applies(s *State) bool { return v1alpha1.IsE2BClaim(s.Claim) }
+func (e2bSandbox) applies(s *State, _ []Candidate) bool { return v1alpha1.IsE2BClaim(s.Claim) }
 
 // mark writes the id by which the E2B API finds the sandbox.
 func (e2bSandbox) mark(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, _ string) {

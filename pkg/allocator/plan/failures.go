@@ -45,7 +45,7 @@ func (a *Assessment) releaseFailed(failures []failure) {
 		next := release(f.sb, a.claim.Spec.ReserveFailedSandbox, a.State.Now)
 		each(a.features, func(r releaser) { r.release(a, next, f.setup) })
 		f.sb = next
-		a.released = append(a.released, next)
+		a.held.released = append(a.held.released, next)
 		a.claim.Status.FailedReplicas++
 		if listed := a.claim.Status.Failures; len(listed) < claims.MaxFailures {
 			a.claim.Status.Failures = append(slices.Clip(listed), v1alpha1.SandboxFailure{Name: next.Name, Message: claims.Cut(causeOf(f), claims.MaxFailureMessage)})
@@ -85,8 +85,8 @@ func notSetUp() *claims.SetupError {
 // limitFailures refuses the claim any more sandboxes when too many have failed. One for all or
 // nothing is refused as soon as it could not replace what it lacks.
 func (a *Assessment) limitFailures() {
-	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
-	lacks := max(0, a.lacks(a.claim)-onTheWay)
+	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.held.ready)+len(a.held.waiting)
+	lacks := max(0, a.held.lacks(a.claim)-onTheWay)
 	if a.State.Refused != nil || !claims.ReplacesFailed(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
 		return
 	}

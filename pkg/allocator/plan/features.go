@@ -15,8 +15,9 @@ import (
 // feature has to do to a sandbox, and how far it is, is written on the sandbox, so any controller
 // and any server can go on from there. A new feature is a file with a type and an entry in features.
 type feature interface {
-	// applies reports whether plans of the claim call the feature.
-	applies(s *State) bool
+	// applies reports whether plans of the claim call the feature. found are the sandboxes of pools
+	// that are to be bound; none before Next.
+	applies(s *State, found []Candidate) bool
 }
 
 // features are in the order in which they are called.
@@ -86,10 +87,10 @@ type reporter interface {
 	report(a *Assessment, p *Plan)
 }
 
-// featuresOf returns the features that apply to a claim.
-func featuresOf(s *State) (applying []feature) {
+// featuresOf returns the features that apply to a claim, see feature.
+func featuresOf(s *State, found []Candidate) (applying []feature) {
 	for _, f := range features {
-		if f.applies(s) {
+		if f.applies(s, found) {
 			applying = append(applying, f)
 		}
 	}

@@ -114,7 +114,7 @@ func stateOf(changes ...change) State {
 			change(c)
 		}
 	})
-	return State{Claim: claim, Start: birth, Now: birth.Add(passed), Room: 127, MayMake: true, Eligible: served()}
+	return State{Claim: claim, Start: birth, Now: birth.Add(passed), Room: 127, Making: Making{Allowed: true}, Eligible: served()}
 }
 
 // holds adds a sandbox that is starting.

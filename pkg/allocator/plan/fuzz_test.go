@@ -145,7 +145,7 @@ func (w *world) plan() *Plan {
 	if !ok {
 		return nil
 	}
-	s.Name = a.State.Name // was found with the offer
+	s.Making.Name = a.State.Making.Name // was found with the offer
 	p, err := a.Next(offer, marks)
 	if err != nil {
 		w.Fatal(err)

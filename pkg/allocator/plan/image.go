@@ -34,7 +34,7 @@ func (inPlaceUpdate) check(a *Assessment, onTheWay int) {
 	forgetImageOfOlderSpec(a)
 	switch {
 	case a.mayHave == 0 || isImageRunning(a):
-	case onTheWay == 0 && (slices.ContainsFunc(a.released, func(sb *v1alpha1.Sandbox) bool { return lacksItsImage(a, sb) }) || lacksForImage(a.claim)):
+	case onTheWay == 0 && (slices.ContainsFunc(a.held.released, func(sb *v1alpha1.Sandbox) bool { return lacksItsImage(a, sb) }) || lacksForImage(a.claim)):
 		a.mayHave = 0
 	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
 	default:
@@ -56,7 +56,7 @@ func isImageRunning(a *Assessment) bool {
 	image := a.claim.Spec.InplaceUpdate.Image
 	runs := func(sb *v1alpha1.Sandbox) bool { return inplace.HasImage(sb.Spec.Template, image) }
 	counts := func(sb *v1alpha1.Sandbox) bool { return !IsStarting(sb) && !v1alpha1.IsReservedFailed(sb) && runs(sb) }
-	return slices.ContainsFunc(a.counted, runs) || slices.ContainsFunc(a.State.Held, counts)
+	return slices.ContainsFunc(a.held.counted, runs) || slices.ContainsFunc(a.State.Held, counts)
 }
 
 // forgetImageOfOlderSpec removes the failure of an image from the status if the claim has been

@@ -44,14 +44,14 @@ var (
 
 // applies reports whether the claim asks for an update, or it or one of its sandboxes reports one, or
 // a sandbox that was found for it is to be changed.
-func (inPlaceUpdate) applies(s *State) bool {
+func (inPlaceUpdate) applies(s *State, found []Candidate) bool {
 	hasUpdate := func(sb *v1alpha1.Sandbox) bool {
 		return inplace.LacksImage(sb) || meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil
 	}
 	needsUpdate := func(c Candidate) bool { return c.changesPod() || c.ResizeFailed != nil }
 	return s.Claim.Spec.InplaceUpdate != nil ||
 		meta.FindStatusCondition(s.Claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate) != nil ||
-		slices.ContainsFunc(s.Held, hasUpdate) || slices.ContainsFunc(s.Offered, needsUpdate)
+		slices.ContainsFunc(s.Held, hasUpdate) || slices.ContainsFunc(found, needsUpdate)
 }
 
 func (inPlaceUpdate) progress(_ *Assessment, sb *v1alpha1.Sandbox, before preparation) preparation {

@@ -24,20 +24,19 @@ import (
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	p := &Plan{
 		Claim: a.claim, before: a.State.Claim, Took: a.State.Now.Sub(a.State.Start), Until: until(a),
-		Broken: o.Broken, Problem: a.State.Eligible.Problem, Claimer: Claimer(a.State.Claim),
+		Broken: o.Broken, Problem: a.State.Eligible.Problem,
 	}
 	if a.State.Broken != nil {
 		p.Broken = a.State.Broken
 	}
 	// A candidate may have to be changed in place, which no feature knew before.
-	a.State.Offered = o.Candidates
-	a.features = featuresOf(&a.State)
+	a.features = featuresOf(&a.State, o.Candidates)
 	waits, err := a.take(p, &o, marks)
 	if err != nil {
 		return nil, err
 	}
 	countBound(a, p.Bound, waits)
-	p.Released, p.Counted, p.Marked = a.released, a.counted, a.marked
+	p.Released, p.Counted, p.Marked = a.held.released, a.held.counted, a.held.marked
 	left := max(0, a.missing-len(p.Bound)-len(p.Made)-o.WouldMake)
 	reportOn(a, p.Problem)
 	conclude(a, p)
@@ -103,16 +102,16 @@ func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sand
 func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
-		all = len(a.ready)+len(bound) >= a.lacks(a.claim) && !a.hasReleased() && !slices.Contains(waits, true)
+		all = len(a.held.ready)+len(bound) >= a.held.lacks(a.claim) && !a.held.hasReleased() && !slices.Contains(waits, true)
 		if all {
-			a.count(a.ready)
+			a.count(a.held.ready)
 		}
 	}
 	for i, sb := range bound {
 		counts := all || !atOnce && !waits[i]
 		setCounted(sb, a.claim, counts)
 		if counts {
-			a.list(sb)
+			a.held.list(sb)
 		}
 	}
 }
@@ -122,7 +121,7 @@ func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 func conclude(a *Assessment, p *Plan) {
 	isRefused := a.State.Refused != nil && claims.EndsRefused(a.claim)
 	switch {
-	case len(p.Counted)+len(p.Released) < a.starting: // it goes on
+	case len(p.Counted)+len(p.Released) < a.held.starting: // it goes on
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.State.Now)
 	case isRefused:
@@ -185,6 +184,10 @@ func (p *Plan) Binds() bool {
 
 // AddsSandboxes reports whether the plan binds or creates sandboxes for the claim.
 func (p *Plan) AddsSandboxes() bool { return len(p.Bound)+len(p.Made) > 0 }
+
+// Claimer returns the user whom the plan counts for in the write limits; empty if it counts for
+// the namespace alone.
+func (p *Plan) Claimer() string { return Claimer(p.before) }
 
 // Ends reports whether the plan ends the claim.
 func (p *Plan) Ends() bool { return !claims.Unfinished(p.Claim) }

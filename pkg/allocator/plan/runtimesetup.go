@@ -35,7 +35,7 @@ var (
 )
 
 // applies is true for all claims: sandboxes say whether they have a runtime.
-func (runtimeSetup) applies(*State) bool { return true }
+func (runtimeSetup) applies(*State, []Candidate) bool { return true }
 
 func (runtimeSetup) progress(a *Assessment, sb *v1alpha1.Sandbox, before preparation) preparation {
 	if before.progress != Done {
@@ -296,15 +296,15 @@ func (runtimeSetup) check(a *Assessment, _ int) {
 	if !claims.Mounts(a.State.Claim) || a.State.Setups.Mounting == "" {
 		return
 	}
-	room := a.State.Room - len(a.released) - len(a.counted)
-	for _, sb := range a.waiting {
-		if len(a.marked) >= room {
+	room := a.State.Room - len(a.held.released) - len(a.held.counted)
+	for _, sb := range a.held.waiting {
+		if len(a.held.marked) >= room {
 			return
 		}
 		if beforeSetup(sb, a.State.Now) == Done && a.State.needsSetup(sb, a.runtimes) && sb.Annotations[v1alpha1.AnnotationMounting] == "" {
 			next := shallowCopy(sb)
 			next.Annotations[v1alpha1.AnnotationMounting] = a.State.Setups.Mounting
-			a.marked = append(a.marked, next)
+			a.held.marked = append(a.held.marked, next)
 		}
 	}
 }

@@ -36,16 +36,10 @@ type State struct {
 	Metadata MetadataChange
 	// Room is how many sandboxes one transaction may change.
 	Room int
-	// MayMake reports whether sandboxes may be made for the claim at this time.
-	MayMake bool
-	// Denied is why admission let no sandbox be made for the claim; nil otherwise.
-	Denied error
-	// Name is whether a sandbox can be made for the claim under the name that it is to have.
-	Name NameState
+	// Making is what is known about making sandboxes for the claim.
+	Making Making
 	// Setups is what this server knows of the runtimes that it sets up for the claim.
 	Setups Setups
-	// Offered are the candidates that were found; nil before Next.
-	Offered []Candidate
 	// Now is the time.
 	Now time.Time
 }
@@ -58,6 +52,16 @@ func (s *State) FailsOnShortage() bool {
 // isTooLarge reports whether what the claim lacks does not fit into a transaction.
 func (s *State) isTooLarge() bool {
 	return s.Refused != nil && s.Refused.Reason == v1alpha1.ReasonTooLarge
+}
+
+// Making is what is known about making sandboxes for a claim.
+type Making struct {
+	// Allowed reports whether sandboxes may be made at this time.
+	Allowed bool
+	// Denied is why admission let no sandbox be made; nil otherwise.
+	Denied error
+	// Name is whether a sandbox can be made under the name that it is to have.
+	Name NameState
 }
 
 // NameState is whether a sandbox can be made under a name that no other could have instead.
@@ -142,10 +146,6 @@ type Plan struct {
 	// claim as things are, although it lacks some; nil otherwise.
 	Broken  error
 	Problem *claims.Problem
-	// Claimer is the user whom the plan counts for in the write limits; empty if it counts for
-	// the namespace alone.
-	Claimer string
-
 	// Took is how long the claim has taken until the plan.
 	Took time.Duration
 

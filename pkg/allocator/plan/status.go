@@ -36,8 +36,8 @@ func reportOn(a *Assessment, p *claims.Problem) {
 		}
 	}
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming
-	status.Sandboxes = a.listed
-	status.ClaimedReplicas = int32(len(a.listed) + a.unlisted)
+	status.Sandboxes = a.held.listed
+	status.ClaimedReplicas = int32(len(a.held.listed) + a.held.unlisted)
 	status.Message = v1alpha1.ClaimingMessage(status.ClaimedReplicas, replicas(a.claim))
 	if p != nil {
 		status.Message = p.Message

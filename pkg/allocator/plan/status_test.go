@@ -19,7 +19,7 @@ import (
 
 // report is what a claim's status is that goes on with these sandboxes.
 func report(c *v1alpha1.SandboxClaim, listed []v1alpha1.ClaimedSandbox, p *claims.Problem) {
-	a := &Assessment{claim: c, holdings: holdings{listed: listed}}
+	a := &Assessment{claim: c, held: holdings{listed: listed}}
 	reportOn(a, p)
 }
 

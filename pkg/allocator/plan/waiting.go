@@ -65,12 +65,12 @@ func describe(a *Assessment, p *Plan, left, found int) {
 // startProblem is how many sandboxes the claim holds that are starting after a plan, and why
 // the first of them does not, as far as it is known of any.
 func startProblem(a *Assessment, p *Plan) (n int, cause string) {
-	for _, sb := range a.waiting {
+	for _, sb := range a.held.waiting {
 		if cause = claims.StartProblem(sb); cause != "" {
 			break
 		}
 	}
-	return len(a.waiting) + len(p.Made), cause
+	return len(a.held.waiting) + len(p.Made), cause
 }
 
 // poolOf names what a claim waits for.

@@ -59,7 +59,7 @@ func TestWaitReport(t *testing.T) {
 			claim := claimOf(tc.claim)
 			begin(claim, birth)
 			a := Assess(State{
-				Claim: claim, Start: birth, Held: tc.held, Eligible: tc.eligible, Room: 127, MayMake: true, Now: birth.Add(tc.after),
+				Claim: claim, Start: birth, Held: tc.held, Eligible: tc.eligible, Room: 127, Making: Making{Allowed: true}, Now: birth.Add(tc.after),
 			})
 			marks, err := NewMarks(claim)
 			if err != nil {
@@ -81,7 +81,7 @@ func TestWaitReport(t *testing.T) {
 				return
 			}
 			again, err := Assess(State{
-				Claim: p.Claim, Start: birth, Held: tc.held, Eligible: tc.eligible, Room: 127, MayMake: true, Now: birth.Add(tc.after),
+				Claim: p.Claim, Start: birth, Held: tc.held, Eligible: tc.eligible, Room: 127, Making: Making{Allowed: true}, Now: birth.Add(tc.after),
 			}).Next(Offer{}, marks)
 			if err != nil || again.Changes() {
 				t.Errorf("without news it says %q: %v", again.Claim.Status.Message, err)

@@ -270,7 +270,7 @@ func (w *world) rewrite() {
 func (w *world) state() State {
 	s := State{
 		Claim: w.claim, New: !w.stored, Start: w.start, Held: w.those(isHeld), Eligible: w.eligible,
-		Refused: w.refused, Room: w.room, MayMake: !w.now.Before(w.pause), Now: w.now,
+		Refused: w.refused, Room: w.room, Making: Making{Allowed: !w.now.Before(w.pause)}, Now: w.now,
 		Setups: Setups{Results: w.results, Mounting: w.mark, Servers: []string{"me"}},
 	}
 	if w.bad {
