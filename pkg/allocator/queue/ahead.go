@@ -16,16 +16,16 @@ func (w *Waiter) Ahead(most int) (n int, isInLine bool) {
 	const lines = 8 // in which it is looked
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	if w.Need == 0 {
+	if w.wants.Need == 0 {
 		return 0, false
 	}
 	fewest := most
-	for _, s := range w.Sources[:min(lines, len(w.Sources))] {
+	for _, s := range w.wants.Sources[:min(lines, len(w.wants.Sources))] {
 		if l := w.shard.lines[s.Pool]; l != nil {
 			fewest = min(fewest, l.ahead(w, fewest))
 		}
 	}
-	return fewest, len(w.Sources) > 0
+	return fewest, len(w.wants.Sources) > 0
 }
 
 // ahead is how many claims have their turn before that of a waiter, up to most.

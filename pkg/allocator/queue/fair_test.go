@@ -63,7 +63,7 @@ func (m *market) takeAll() {
 	for len(m.woken) > 0 {
 		w := m.woken[0]
 		m.woken = m.woken[1:]
-		for n := len(w.Take(w.Need)); n > 0; n = len(w.Take(w.Need)) {
+		for n := len(w.Take(w.wants.Need)); n > 0; n = len(w.Take(w.wants.Need)) {
 			m.got[w.Requester] += n
 			m.order = append(m.order, w.UID)
 		}
@@ -160,7 +160,7 @@ func TestFairShares(t *testing.T) {
 		requesters := []string{"one", "two", "three", "four"}
 		waiting := map[string][]*Waiter{}
 		waits := func(r string) bool {
-			return slices.ContainsFunc(waiting[r], func(w *Waiter) bool { return w.Need > 0 })
+			return slices.ContainsFunc(waiting[r], func(w *Waiter) bool { return w.wants.Need > 0 })
 		}
 		// ahead is by how much the first has got more since both began to wait.
 		ahead := map[[2]string]int{}
@@ -218,7 +218,7 @@ func TestAllOrNothingIsServed(t *testing.T) {
 		const need = 20
 		w := m.claim("whole", need, true, "pool")
 		arrived := 0
-		for ; w.Need > 0 && arrived < 1000; arrived++ {
+		for ; w.wants.Need > 0 && arrived < 1000; arrived++ {
 			m.arrives("pool", 1)
 			m.pass(time.Second)
 		}
@@ -245,16 +245,16 @@ func TestAllOrNothingStarvesNone(t *testing.T) {
 	single := m.claim("single", 1, false, "pool")
 	m.arrives("pool", 3)
 	m.pass(gatherWithin)
-	if single.Need == 0 {
+	if single.wants.Need == 0 {
 		t.Error("nothing was gathered")
 	}
 	m.pass(time.Millisecond)
-	if single.Need > 0 {
+	if single.wants.Need > 0 {
 		t.Error("one more claim gathers, and the others go on waiting")
 	}
 	m.pass(gatherWithin + time.Second) // then another may gather
 	late := m.claim("late", 1, false, "pool")
-	if late.Need == 0 {
+	if late.wants.Need == 0 {
 		t.Error("nothing is gathered a second time")
 	}
 	m.arrives("pool", 3)
@@ -274,11 +274,11 @@ func TestGatheringFromSeveralPools(t *testing.T) {
 	m.arrives("y", 1) // now two is behind in x, and one in y
 	m.arrives("x", 2)
 	m.arrives("y", 1)
-	if first.Need > 0 {
+	if first.wants.Need > 0 {
 		t.Error("with three in two pools, none of two who need three was served")
 	}
 	m.arrives("y", 3)
-	if last.Need > 0 {
+	if last.wants.Need > 0 {
 		t.Error("the other was not served then")
 	}
 }
@@ -333,7 +333,7 @@ func TestServersDecideAlike(t *testing.T) {
 			}
 			b.index.Remove("ns", fmt.Sprintf("sb-%03d", b.next), b.next+1)
 			b.next++
-			left := w.Wants
+			left := w.wants
 			left.Need--
 			left.Has++
 			w.Watch(left)

@@ -86,7 +86,7 @@ func newLine(p poolindex.Pool, looks *int) *line {
 		})
 	}
 	l.byNeed = btree.New(degree, func(a, b *Waiter) bool {
-		return cmp.Or(cmp.Compare(a.Need, b.Need), l.compareAge(a, b)) < 0
+		return cmp.Or(cmp.Compare(a.wants.Need, b.wants.Need), l.compareAge(a, b)) < 0
 	})
 	return l
 }
@@ -186,7 +186,7 @@ func (l *line) place(w *Waiter) {
 		return
 	}
 	l.aside.Delete(w)
-	if w.isWhole() {
+	if w.wants.isWhole() {
 		l.byNeed.ReplaceOrInsert(w)
 	}
 	if lane, ok := laneOf(w); ok {
@@ -205,7 +205,7 @@ func (l *line) displace(w *Waiter) {
 	if w.aside {
 		return
 	}
-	if w.isWhole() {
+	if w.wants.isWhole() {
 		l.byNeed.Delete(w)
 	}
 	if lane, ok := laneOf(w); ok {
@@ -216,8 +216,8 @@ func (l *line) displace(w *Waiter) {
 
 // laneOf is the lane in which a claim stands, if it does.
 func laneOf(w *Waiter) (int, bool) {
-	if w.isWhole() {
-		return wholes, !w.Yields
+	if w.wants.isWhole() {
+		return wholes, !w.wants.Yields
 	}
 	return parts, true
 }

@@ -120,7 +120,7 @@ func (c *crowd) something() string {
 		return c.joins()
 	case n < 51 && len(c.waiters) > 0:
 		w := c.one()
-		wants := w.Wants
+		wants := w.wants
 		wants.Need = max(0, wants.Need-1+c.rand.IntN(3))
 		wants.Has += c.rand.IntN(2)
 		switch c.rand.IntN(4) {
@@ -138,12 +138,12 @@ func (c *crowd) something() string {
 		return fmt.Sprintf("%s now waits for %+v", w.UID, wants)
 	case n < 73 && len(c.waiters) > 0:
 		w := c.one()
-		n := w.Need
+		n := w.wants.Need
 		if n > 1 && c.rand.IntN(3) == 0 {
 			n--
 		}
 		c.woken[w] = false
-		c.taker, c.atOnce, c.wasAside = w, w.isWhole(), w.aside
+		c.taker, c.atOnce, c.wasAside = w, w.wants.isWhole(), w.aside
 		c.took = w.Take(n)
 		return fmt.Sprintf("%s takes %d and gets %d", w.UID, n, len(c.took))
 	case n < 83 && len(c.waiters) > 0:
@@ -252,14 +252,14 @@ func (c *crowd) look() map[string]*standing {
 		}
 		s.rests = now.Before(until)
 		for _, w := range c.inLine(pool) {
-			if w.aside || w.isWhole() && w.Yields {
+			if w.aside || w.wants.isWhole() && w.wants.Yields {
 				continue
 			}
 			s.requesters[w.Requester] = true
 			switch {
-			case w.isWhole() && s.whole == nil:
+			case w.wants.isWhole() && s.whole == nil:
 				s.whole = w
-			case !w.isWhole() && s.part == nil:
+			case !w.wants.isWhole() && s.part == nil:
 				s.part = w
 			}
 		}
@@ -275,7 +275,7 @@ func (c *crowd) inLine(pool string) []*Waiter {
 	l := c.queue.shards[slices.IndexFunc(c.queue.shards[:], func(sh *shard) bool { return sh.lines[named(pool)] != nil })].lines[named(pool)]
 	var line []*Waiter
 	for _, w := range c.waiters {
-		if w.Need > 0 && slices.ContainsFunc(w.Sources, func(s Source) bool { return s.Pool.Name == pool }) {
+		if w.wants.Need > 0 && slices.ContainsFunc(w.wants.Sources, func(s Source) bool { return s.Pool.Name == pool }) {
 			line = append(line, w)
 		}
 	}
@@ -296,12 +296,12 @@ func (s *standing) comesBefore(a, b *Waiter) bool {
 // enough reports whether there is enough for a claim that needs all at once.
 func enough(all map[string]*standing, w *Waiter) bool {
 	total := 0
-	for _, from := range w.Sources {
+	for _, from := range w.wants.Sources {
 		if s := all[from.Pool.Name]; s.letsTake(w) {
 			total += s.available
 		}
 	}
-	return total >= w.Need
+	return total >= w.wants.Need
 }
 
 // letsTake reports whether nothing in a line is kept from a claim that needs all at once.
@@ -342,7 +342,7 @@ func (c *crowd) firstOf(all map[string]*standing, pool string) (*Waiter, bool) {
 	var smallest *Waiter
 	if len(s.turns) > 0 {
 		for _, w := range c.inLine(pool) {
-			if w.isWhole() && !w.aside && (smallest == nil || cmp.Or(w.Need-smallest.Need, w.compare(smallest)) < 0) {
+			if w.wants.isWhole() && !w.aside && (smallest == nil || cmp.Or(w.wants.Need-smallest.wants.Need, w.compare(smallest)) < 0) {
 				smallest = w
 			}
 		}
@@ -390,9 +390,9 @@ func (c *crowd) check(before map[string]*standing) error {
 func (c *crowd) checkWoken() error {
 	demands := map[poolindex.Pool]Demand{}
 	for _, w := range c.waiters {
-		for _, p := range w.pools(&w.Wants) {
+		for _, p := range w.pools(&w.wants) {
 			if d := demands[p]; !w.watched {
-				demands[p] = Demand{d.Claims + 1, d.Sandboxes + w.Need}
+				demands[p] = Demand{d.Claims + 1, d.Sandboxes + w.wants.Need}
 			}
 		}
 	}
@@ -401,7 +401,7 @@ func (c *crowd) checkWoken() error {
 	}
 	waiting := 0
 	for _, w := range c.waiters {
-		if w.Need > 0 {
+		if w.wants.Need > 0 {
 			waiting++
 		}
 	}

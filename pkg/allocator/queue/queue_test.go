@@ -75,7 +75,7 @@ func (b *bench) waits(since, n int, atOnce bool, sources []Source) *Waiter {
 
 // takes is what a queued claim does in its turn.
 func (b *bench) takes(w *Waiter) []poolindex.Candidate {
-	return w.Take(w.Need)
+	return w.Take(w.wants.Need)
 }
 
 func (b *bench) pass(d time.Duration) {

@@ -40,7 +40,7 @@ func newShard(index *poolindex.Index, c clock.PassiveClock) *shard {
 // accordingly. watched is set if another server works on its claim, and served is how much it
 // has got elsewhere, if that is more than 0.
 func (sh *shard) wait(w *Waiter, wants Wants, watched bool, served int) {
-	before, after := w.pools(&w.Wants), w.pools(&wants)
+	before, after := w.pools(&w.wants), w.pools(&wants)
 	sh.addDemand(w, before, -1)
 	w.watched = watched
 	if served > 0 {
@@ -48,7 +48,7 @@ func (sh *shard) wait(w *Waiter, wants Wants, watched bool, served int) {
 			sh.lines[p].charge(w, served)
 		}
 	}
-	less, stays := wants.Need < w.Need, slices.Equal(before, after)
+	less, stays := wants.Need < w.wants.Need, slices.Equal(before, after)
 	if less || !stays { // another server may have taken for it
 		w.couldSince = time.Time{}
 		w.readmit()
@@ -58,12 +58,12 @@ func (sh *shard) wait(w *Waiter, wants Wants, watched bool, served int) {
 	}
 	sh.count(w, min(1, len(after))-min(1, len(before)))
 	switch {
-	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
+	case w.wants.Asked != "" && w.wants.Asked != wants.Asked && len(after) > 0:
 		sh.move(w, before, nil, wants)
 		w.Since = toSecond(sh.clock.Now())
 		sh.move(w, nil, after, wants)
-	case stays && isSamePlace(&w.Wants, &wants):
-		w.Wants = wants
+	case stays && isSamePlace(&w.wants, &wants):
+		w.wants = wants
 	default:
 		sh.move(w, before, after, wants)
 	}
@@ -80,7 +80,7 @@ func (sh *shard) addDemand(w *Waiter, pools []poolindex.Pool, sign int) {
 	for _, p := range pools {
 		d := &sh.lines[p].demand
 		d.Claims += sign
-		d.Sandboxes += sign * w.Need
+		d.Sandboxes += sign * w.wants.Need
 	}
 }
 
@@ -118,7 +118,7 @@ func (sh *shard) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
 			delete(sh.looked, l)
 		}
 	}
-	w.Wants = wants
+	w.wants = wants
 	for _, p := range after {
 		l := sh.lines[p]
 		if l == nil {

@@ -20,16 +20,16 @@ type supply struct {
 func (sh *shard) openTo(w *Waiter) []supply {
 	now := sh.clock.Now()
 	var open []supply
-	if w.isWhole() && !w.isEnough(now) {
+	if w.wants.isWhole() && !w.isEnough(now) {
 		return nil
 	}
-	for _, s := range w.Sources {
+	for _, s := range w.wants.Sources {
 		l, available := sh.lines[s.Pool], sh.index.Available(s.Pool)
 		switch {
 		case available == 0:
-		case w.isWhole() && sh.isAhead(w, l, now):
+		case w.wants.isWhole() && sh.isAhead(w, l, now):
 			open = append(open, supply{s, available, available})
-		case !w.isWhole():
+		case !w.wants.isWhole():
 			if first, _ := sh.first(l, now); first == w {
 				open = append(open, supply{s, available, l.share(available)})
 			}

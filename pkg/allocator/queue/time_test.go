@@ -165,7 +165,7 @@ func TestComesBackWithoutArrears(t *testing.T) {
 		silent.Take(1)
 		busy.Take(1)
 	}
-	if got := 100 - silent.Need; got < 9 || got > 11 {
+	if got := 100 - silent.wants.Need; got < 9 || got > 11 {
 		t.Errorf("of 20 it got %d when it was back", got)
 	}
 }

@@ -46,7 +46,7 @@ func (sh *shard) first(l *line, now time.Time) (*Waiter, bool) {
 
 // canHave reports whether there is anything in the pools of a waiter.
 func (sh *shard) canHave(w *Waiter) bool {
-	return slices.ContainsFunc(w.Sources, func(s Source) bool { return sh.index.Available(s.Pool) > 0 })
+	return slices.ContainsFunc(w.wants.Sources, func(s Source) bool { return sh.index.Available(s.Pool) > 0 })
 }
 
 // isAhead reports whether no claim in a line keeps the stock from an all-or-nothing claim.
@@ -82,7 +82,7 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 	sh.stocked[l] = struct{}{}
 	if g := l.gathering.waiter; g != nil && l.gathering.at(now) == nil {
 		g.endGathering(true)
-		return g.pools(&g.Wants)
+		return g.pools(&g.wants)
 	}
 	w, can := sh.first(l, now)
 	if l.offered != nil && l.offered != w {
@@ -93,7 +93,7 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 	}
 	var others []poolindex.Pool
 	if !can && l.gathering.waiter != w {
-		others = w.pools(&w.Wants)
+		others = w.pools(&w.wants)
 		w.gather(now)
 		can = w.isEnough(now)
 	}
@@ -105,7 +105,7 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 		w.couldSince = now
 	case now.Sub(w.couldSince) > takeWithin:
 		w.setAside()
-		return w.pools(&w.Wants)
+		return w.pools(&w.wants)
 	}
 	if w != caller {
 		w.wake()
@@ -117,13 +117,13 @@ func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.
 // whose lines no claim is ahead of it.
 func (w *Waiter) isEnough(now time.Time) bool {
 	total := 0
-	for _, s := range w.Sources {
+	for _, s := range w.wants.Sources {
 		w.shard.looks++
 		if available := w.shard.index.Available(s.Pool); available > 0 && w.shard.isAhead(w, w.shard.lines[s.Pool], now) {
 			total += available
 		}
 	}
-	return total >= w.Need
+	return total >= w.wants.Need
 }
 
 // gather keeps what there is for an all-or-nothing claim in all its lines in which that
@@ -133,7 +133,7 @@ func (w *Waiter) gather(now time.Time) {
 	if w.gatherSince.IsZero() {
 		w.gatherSince = now
 	}
-	for _, s := range w.Sources {
+	for _, s := range w.wants.Sources {
 		l := w.shard.lines[s.Pool]
 		if l.gathering.at(now) != nil || l.gathering.isResting(now) || !l.isBefore(w, l.first(parts)) {
 			continue
@@ -154,7 +154,7 @@ func (w *Waiter) endGathering(vain bool) {
 	if w.gatherSince.IsZero() {
 		return
 	}
-	for _, p := range w.pools(&w.Wants) {
+	for _, p := range w.pools(&w.wants) {
 		if l := w.shard.lines[p]; l.gathering.waiter == w {
 			l.gathering.waiter = nil
 			if vain {
@@ -170,11 +170,11 @@ func (w *Waiter) endGathering(vain bool) {
 // served.
 func (w *Waiter) setAside() {
 	w.endGathering(false)
-	for _, p := range w.pools(&w.Wants) {
+	for _, p := range w.pools(&w.wants) {
 		w.shard.lines[p].displace(w)
 	}
 	w.aside = true
-	for _, p := range w.pools(&w.Wants) {
+	for _, p := range w.pools(&w.wants) {
 		w.shard.lines[p].place(w)
 	}
 }
@@ -185,7 +185,7 @@ func (w *Waiter) readmit() {
 		return
 	}
 	w.aside, w.couldSince = false, time.Time{}
-	for _, p := range w.pools(&w.Wants) {
+	for _, p := range w.pools(&w.wants) {
 		w.shard.lines[p].rejoin(w)
 		w.shard.lines[p].place(w)
 	}

@@ -62,7 +62,7 @@ type Waiter struct {
 
 	// Guarded by the lock of the shard from here on, with which unexported methods are called.
 	// A waiter is in lines while it needs something.
-	Wants
+	wants Wants
 	// couldSince is since when it could have had something, and gatherSince since when
 	// it has kept from others what is not enough for it; zero if it does not.
 	couldSince, gatherSince time.Time
@@ -95,7 +95,7 @@ func (w *Waiter) Watch(wants Wants) {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	w.shard.wait(w, wants, true, wants.Has-w.Has)
+	w.shard.wait(w, wants, true, wants.Has-w.wants.Has)
 }
 
 // Served is Leave for a claim at its end, which another server may have brought it to
@@ -103,7 +103,7 @@ func (w *Waiter) Watch(wants Wants) {
 func (w *Waiter) Served(has int) {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	w.shard.wait(w, Wants{}, w.watched, has-w.Has)
+	w.shard.wait(w, Wants{}, w.watched, has-w.wants.Has)
 }
 
 // Join is Wait for a claim that is about to be stored, if HasRoom for it. It reports
@@ -111,7 +111,7 @@ func (w *Waiter) Served(has int) {
 func (w *Waiter) Join(wants Wants, most int) bool {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	if w.Need == 0 && !w.shard.waiting[w.Namespace].hasRoom(w.Requester, most) {
+	if w.wants.Need == 0 && !w.shard.waiting[w.Namespace].hasRoom(w.Requester, most) {
 		return false
 	}
 	w.shard.wait(w, wants, w.watched, 0)
@@ -122,10 +122,10 @@ func (w *Waiter) Join(wants Wants, most int) bool {
 func (w *Waiter) Leave() {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	if w.Need > 0 { // a claim that got all at once is in no line
+	if w.wants.Need > 0 { // a claim that got all at once is in no line
 		w.shard.wait(w, Wants{}, w.watched, 0)
 	}
-	w.Wants = Wants{}
+	w.wants = Wants{}
 }
 
 // Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
@@ -134,16 +134,16 @@ func (w *Waiter) Take(n int) []poolindex.Candidate {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
 	w.couldSince = time.Time{}
-	if w.Need == 0 {
+	if w.wants.Need == 0 {
 		return nil
 	}
 	if w.aside {
 		w.readmit()
-		w.shard.wakeNext(w, w.pools(&w.Wants)...)
+		w.shard.wakeNext(w, w.pools(&w.wants)...)
 	}
-	taken := w.shard.takeOpen(w.shard.openTo(w), min(n, w.Need), w.isWhole())
+	taken := w.shard.takeOpen(w.shard.openTo(w), min(n, w.wants.Need), w.wants.isWhole())
 	if len(taken) > 0 {
-		left := w.Wants
+		left := w.wants
 		left.Need -= len(taken)
 		left.Has += len(taken)
 		w.shard.wait(w, left, w.watched, len(taken))
