@@ -100,7 +100,7 @@ func TestStartOfAClaim(t *testing.T) {
 			d.clock.SetTime(now.Add(300 * time.Millisecond))
 			claim := claimAt("u", 5, begun(now))
 			if tc.created {
-				d.finisher.unfinished.open(t.Context(), claim, d.clock.Now())
+				d.finisher.unfinished.open(t.Context(), claim, d.clock.Now(), newReservation())
 			}
 			d.Feeds.ClaimChanged(claim)
 			d.clock.SetTime(now.Add(time.Minute))

@@ -39,55 +39,92 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	claim = a.options.observed(ctx, claim, now)
-	unfinished := a.finisher.unfinished
-	u := unfinished.open(ctx, claim, now)
-	stored, waits, err := a.first(ctx, u, claim, now)
-	switch {
-	case err != nil:
-		unfinished.forget(u, claim.UID)
+	c := &creation{claims: a.finisher.unfinished, claim: claim, now: now, reservation: newReservation()}
+	stored, err := a.first(ctx, c)
+	if err != nil {
+		c.end()
 		return nil, a.planner.refusal(ctx, claim, err)
-	case !claims.Unfinished(stored):
-		unfinished.forget(u, claim.UID)
-		warn(ctx, claim, u)
+	}
+	u := c.unfinished
+	if !claims.Unfinished(stored) || u == nil { // or it was read, and others have worked on it since: the watch reports it
+		c.end()
+		warn(ctx, claim, &c.reservation.notDone)
 		return stored, nil
 	}
 	a.finisher.runtimes.setUpRuntimes(u)
-	unfinished.begin(u, claim.UID)
-	if waits && a.reconciler.IsRunning() {
+	isHopeless := u.outlook.hopeless // before begin, after which others write it
+	c.claims.begin(u, claim.UID)
+	if !isHopeless && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
-	warn(ctx, claim, u)
+	notDone := u.shortfalls()
+	warn(ctx, claim, &notDone)
 	return u.latest().DeepCopy(), nil
 }
 
+// creation is a claim that is being created.
+type creation struct {
+	claims *unfinishedClaims
+	claim  *v1alpha1.SandboxClaim
+	// now is when the create began.
+	now         time.Time
+	reservation *reservation
+	// unfinished is the claim in claims; nil before open.
+	unfinished *unfinishedClaim
+}
+
+// open adds the claim to those that are not at their end. It is called before such a claim is stored,
+// so that no event of it is lost. Most claims end with their first transaction, and are never there.
+func (c *creation) open(ctx context.Context) *unfinishedClaim {
+	if c.unfinished == nil {
+		c.unfinished = c.claims.open(ctx, c.claim, c.now, c.reservation)
+	}
+	return c.unfinished
+}
+
+// end ends the work on the claim, and releases what was not bound.
+func (c *creation) end() {
+	if c.unfinished != nil {
+		c.claims.forget(c.unfinished, c.claim.UID)
+	} else {
+		c.reservation.release(c.claims.queue)
+	}
+}
+
 // first writes the claim's first state, with what can be bound now, or fails and
-// leaves nothing behind. It reports whether it is worth waiting for more.
-func (a *Allocator) first(ctx context.Context, u *unfinishedClaim, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
-	try := &attempt{finder: finder{planner: a.planner, reservation: &u.work.reservation}, state: plan.State{Claim: claim, New: true, Start: now}}
-	if claims.Mounts(claim) {
-		try.state.Setups, _ = a.finisher.runtimes.setupsOf(u, nil)
+// leaves nothing behind.
+func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxClaim, error) {
+	try := &attempt{finder: finder{planner: a.planner, reservation: c.reservation}, state: plan.State{Claim: c.claim, New: true, Start: c.now}}
+	if claims.Mounts(c.claim) {
+		try.state.Setups, _ = a.finisher.runtimes.setupsOf(c.open(ctx), nil)
 	}
 	isDetached := false
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, false, err // a caller that is gone costs nothing
+			return nil, err // a caller that is gone costs nothing
 		}
 		p, err := try.plan(ctx)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		if err := a.join(u, &try.state.Eligible, p); err != nil {
-			return nil, false, err
+		if !p.Ends() {
+			if err := a.join(c.open(ctx), &try.state.Eligible, p); err != nil {
+				return nil, err
+			}
 		}
-		stored, err := a.committer.create(ctx, p, try.finder.reservation)
+		stored, err := a.committer.create(ctx, p, c.reservation)
 		if err == nil {
-			u.recordCreate(stored, &try.state, p, now)
-			return stored, !u.outlook.hopeless, nil
+			if c.unfinished != nil {
+				c.unfinished.recordCreate(stored, &try.state, p, c.now)
+			}
+			return stored, nil
 		}
-		u.waiter.Leave() // or the next plan would be behind it
+		if c.unfinished != nil {
+			c.unfinished.waiter.Leave() // the next plan takes as a newcomer, for whom its own place in line would keep the stock
+		}
 		switch {
 		case !errors.Is(err, errReplan):
-			return nil, false, err
+			return nil, err
 		case errors.Is(err, errNotWritten) && !isDetached: // it was on its way, so it is seen through
 			var cancel context.CancelFunc
 			ctx, cancel = detached(ctx, resolveTimeout)

@@ -267,7 +267,7 @@ func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
 	d.Feeds.ClaimChanged(claim)
 	u := d.finisher.unfinished.of(claim.UID)
-	return &attempt{finder: finder{planner: d.planner, reservation: &u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.startTime()}}
+	return &attempt{finder: finder{planner: d.planner, reservation: u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.startTime()}}
 }
 
 // attemptOf is the first attempt of a claim, or a later one.

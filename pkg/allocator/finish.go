@@ -158,7 +158,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer f.committer.throttles.done(key, uid)
-	try := &attempt{finder: finder{planner: f.planner, reservation: &u.work.reservation, waiter: u.waiter, throttled: throttled}}
+	try := &attempt{finder: finder{planner: f.planner, reservation: u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if try.state.Setups, hopeless = f.runtimes.setupsOf(u, seen.held); u.work.reservation.refused == nil {
@@ -187,7 +187,7 @@ func canAdvance(u *unfinishedClaim, seen view, now time.Time) bool {
 
 // write writes a plan, and returns after what time the claim is due again.
 func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try *attempt, p *plan.Plan, now time.Time) (time.Duration, error) {
-	written, err := f.committer.update(ctx, p, &u.work.reservation)
+	written, err := f.committer.update(ctx, p, u.work.reservation)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.reservation.refused != nil && u.work.reservation.refused.Reason == v1alpha1.ReasonTooLarge {
 			return f.releaseStarting(ctx, u, seen, err)

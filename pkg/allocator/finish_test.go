@@ -50,9 +50,9 @@ func TestWhoseClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.prefers(tc.prefers)
-			u := d.finisher.unfinished.newUnfinished(claimNamed("u"))
+			u := d.finisher.unfinished.newUnfinished(claimNamed("u"), newReservation())
 			if tc.created {
-				u = d.finisher.unfinished.open(t.Context(), claimNamed("u"), d.clock.Now())
+				u = d.finisher.unfinished.open(t.Context(), claimNamed("u"), d.clock.Now(), newReservation())
 			} else {
 				d.finisher.unfinished.put(u, "u")
 			}

@@ -159,7 +159,7 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	r.prefers(prefersNone)
 	claim := r.asks(withMounts)
 	claim.CreationTimestamp.Time = r.clock.Now().Add(-time.Hour)
-	u := r.finisher.unfinished.newUnfinished(claim)
+	u := r.finisher.unfinished.newUnfinished(claim, newReservation())
 	u.claim = claim
 	sb := starting(1)
 	u.held[sb.Name] = sb

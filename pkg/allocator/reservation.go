@@ -56,6 +56,16 @@ type notDone struct {
 	withoutRuntime sets.Set[string]
 }
 
+// update makes n like other, which has what n has and may have more.
+func (n *notDone) update(other *notDone) {
+	if len(n.heldBack) != len(other.heldBack) {
+		n.heldBack = other.heldBack.Clone()
+	}
+	if len(n.withoutRuntime) != len(other.withoutRuntime) {
+		n.withoutRuntime = other.withoutRuntime.Clone()
+	}
+}
+
 // reservedSandbox is a candidate, as the index has it and as it is to be bound.
 type reservedSandbox struct {
 	candidate poolindex.Candidate

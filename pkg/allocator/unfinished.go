@@ -14,7 +14,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -69,14 +68,13 @@ type outlook struct {
 	// hopeless whether nothing that is on its way can complete it. Who made a claim of
 	// agent-sandbox reads what is in its way on it, and is answered at once.
 	stuck, hopeless bool
-	// heldBack are the fields of the claim, sorted, that were kept from pods by this server,
-	// and withoutRuntime the pools, sorted, whose sandboxes have no agent-runtime.
-	heldBack, withoutRuntime []string
+	// notDone is what the plans of this server could not do. Its sets are not changed.
+	notDone notDone
 }
 
 // work is what a server remembers of its own work on a claim. All of it can be lost.
 type work struct {
-	reservation reservation
+	reservation *reservation
 	// wroteAt is when the claim was last written.
 	wroteAt time.Time
 	// notes is the backoff of writes that bind nothing and end nothing.
@@ -97,9 +95,9 @@ type work struct {
 // count changes, or that of its resizes.
 const progressInterval = 500 * time.Millisecond
 
-func newWork() *work {
+func newWork(r *reservation) *work {
 	return &work{
-		reservation: *newReservation(),
+		reservation: r,
 		setups:      newSetups(),
 		notes:       newBackoff(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
 	}
@@ -266,20 +264,14 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Making.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	if len(u.outlook.heldBack) != u.work.reservation.notDone.heldBack.Len() {
-		u.outlook.heldBack = sets.List(u.work.reservation.notDone.heldBack)
-	}
-	if len(u.outlook.withoutRuntime) != u.work.reservation.notDone.withoutRuntime.Len() {
-		u.outlook.withoutRuntime = sets.List(u.work.reservation.notDone.withoutRuntime)
-	}
+	u.outlook.notDone.update(&u.work.reservation.notDone)
 }
 
-// shortfalls returns the fields of the claim that were kept from pods so far, and the pools of which it
-// has sandboxes without an agent-runtime.
-func (u *unfinishedClaim) shortfalls() (heldBack, withoutRuntime []string) {
+// shortfalls returns what the plans of this server could not do for the claim.
+func (u *unfinishedClaim) shortfalls() notDone {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.outlook.heldBack, u.outlook.withoutRuntime
+	return u.outlook.notDone
 }
 
 // canBeHelpedBy reports whether a change of some set or template of its namespace may matter

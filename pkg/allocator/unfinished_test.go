@@ -129,7 +129,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := newDesk(t).finisher.unfinished.newUnfinished(claimNamed("u"))
+			u := newDesk(t).finisher.unfinished.newUnfinished(claimNamed("u"), newReservation())
 			tc.happens(u)
 			seen := u.snapshot()
 			var held []string
@@ -155,8 +155,8 @@ func TestClaimsListed(t *testing.T) {
 	for _, claim := range []*v1alpha1.SandboxClaim{claimAt("gone", 5), claimAt("there", 5), claimAt("newer", 12)} {
 		d.Feeds.ClaimChanged(claim)
 	}
-	known.open(t.Context(), claimNamed("opened"), d.clock.Now())
-	ended := known.open(t.Context(), claimNamed("ended"), d.clock.Now())
+	known.open(t.Context(), claimNamed("opened"), d.clock.Now(), newReservation())
+	ended := known.open(t.Context(), claimNamed("ended"), d.clock.Now(), newReservation())
 	ended.setClaim(claimAt("ended", 5))
 	d.woken()
 	d.Feeds.ClaimsListed([]*v1alpha1.SandboxClaim{
@@ -196,7 +196,7 @@ func TestPlaceOfAClaim(t *testing.T) {
 	stored := created.DeepCopy()
 	stored.CreationTimestamp = created.CreationTimestamp.Rfc3339Copy()
 	here, there := newDesk(t).finisher.unfinished, newDesk(t).finisher.unfinished
-	opened := here.open(t.Context(), created, time.Now().Add(2*time.Second)).waiter.Place
+	opened := here.open(t.Context(), created, time.Now().Add(2*time.Second), newReservation()).waiter.Place
 	there.adopt(stored, false)
 	adopted := there.of("u").waiter.Place
 	if opened.Since.String() != opened.Since.Round(0).String() || !opened.Since.Equal(adopted.Since) {
@@ -304,7 +304,7 @@ func TestSpacedWrites(t *testing.T) {
 				t.Fatal("changes nothing")
 			}
 			now := d.clock.Now()
-			counted, noted := newWork(), newWork()
+			counted, noted := newWork(newReservation()), newWork(newReservation())
 			counted.wroteAt = now
 			noted.recordWrite(&plan.Plan{Claim: s.Claim}, now)
 			if got := counted.holdBack(p, now); got != tc.byCount {
@@ -313,7 +313,7 @@ func TestSpacedWrites(t *testing.T) {
 			if got := noted.holdBack(p, now); got != tc.byNotes {
 				t.Errorf("held back for %s after a note", got)
 			}
-			if got := newWork().holdBack(p, now); got != 0 {
+			if got := newWork(newReservation()).holdBack(p, now); got != 0 {
 				t.Errorf("held back for %s though nothing was written", got)
 			}
 			if later := now.Add(progressInterval); counted.holdBack(p, later)+noted.holdBack(p, later) != 0 {
@@ -325,7 +325,7 @@ func TestSpacedWrites(t *testing.T) {
 
 // TestNotesBecomeRarer until something happens.
 func TestNotesBecomeRarer(t *testing.T) {
-	w, now := newWork(), birth
+	w, now := newWork(newReservation()), birth
 	note := &plan.Plan{Claim: claimAt("u", 5)}
 	binds := &plan.Plan{Claim: claimAt("u", 5), Bound: []*v1alpha1.Sandbox{{}}}
 	var pauses []time.Duration
@@ -346,7 +346,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 // TestWhatMayHelp a claim that waits: a set that may serve it, or did, and anything if
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
-	u := newDesk(t).finisher.unfinished.newUnfinished(claimNamed("u"))
+	u := newDesk(t).finisher.unfinished.newUnfinished(claimNamed("u"), newReservation())
 	if u.canBeHelpedBy(setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}

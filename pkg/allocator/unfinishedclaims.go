@@ -51,9 +51,9 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue, due workqueue.Typed
 }
 
 // open adds a claim that this server is about to create, so that no event of it is
-// lost. It is not reconciled before begin.
-func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinishedClaim {
-	u := c.newUnfinished(claim)
+// lost. r is what was found for it. It is not reconciled before begin.
+func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time, r *reservation) *unfinishedClaim {
+	u := c.newUnfinished(claim, r)
 	u.start.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.setMine(u, true)
 	c.put(u, claim.UID)
@@ -96,7 +96,7 @@ func (c *unfinishedClaims) begin(u *unfinishedClaim, uid types.UID) {
 // adopt adds a claim that this server did not create, and makes it due. sawCreation is set if the
 // watch has just reported that it was created.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim, sawCreation bool) {
-	u := c.newUnfinished(claim)
+	u := c.newUnfinished(claim, newReservation())
 	u.claim, u.start.sawCreation = claim, sawCreation
 	u.start.set(claim)
 	c.put(u, claim.UID)
@@ -105,7 +105,7 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim, sawCreation bool)
 
 // newUnfinished returns a claim whose position in the queue is of its creationTimestamp, which
 // no client can write, also on the server that creates it: so all servers agree.
-func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinishedClaim {
+func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, r *reservation) *unfinishedClaim {
 	uid := claim.UID
 	return &unfinishedClaim{
 		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
@@ -114,7 +114,7 @@ func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinish
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
 			Since: claim.CreationTimestamp.Time, UID: uid,
 		}, func() { c.due.Add(uid) }),
-		done: make(chan struct{}), work: newWork(), held: sandboxes{},
+		done: make(chan struct{}), work: newWork(r), held: sandboxes{},
 	}
 }
 

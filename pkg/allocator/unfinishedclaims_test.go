@@ -198,7 +198,7 @@ func TestClaimMetrics(t *testing.T) {
 	step()
 	expect("it is gone", 0, 0)
 	claim := claimNamed("new")
-	opened := d.finisher.unfinished.open(t.Context(), claim, d.clock.Now())
+	opened := d.finisher.unfinished.open(t.Context(), claim, d.clock.Now(), newReservation())
 	if got := d.finisher.unfinished.mine.Load(); got != 1 {
 		t.Errorf("while one is created, this server works at %d", got)
 	}

@@ -8,16 +8,16 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// warn warns the client of a claim of what does not reach its sandboxes.
-func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *unfinishedClaim) {
-	heldBack, withoutRuntime := u.shortfalls()
-	warnOfHeldBack(ctx, heldBack)
-	warnOfRuntimes(ctx, claim, withoutRuntime)
+// warn warns the client of a claim of what it does not get.
+func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, n *notDone) {
+	warnOfHeldBack(ctx, sets.List(n.heldBack))
+	warnOfRuntimes(ctx, claim, sets.List(n.withoutRuntime))
 }
 
 // maxWarned is how many fields one warning names.
