@@ -106,7 +106,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
 	txn := c.store.Begin()
 	defer txn.Release()
-	if err := txn.UpdateClaim(ctx, p.Claim, int64(version(p.Claim))); err != nil {
+	if err := txn.UpdateClaim(ctx, p.Claim); err != nil {
 		return nil, err
 	}
 	if err := addSandboxes(ctx, txn, p, r); err != nil {
@@ -133,7 +133,7 @@ func addSandboxes(ctx context.Context, txn Txn, p *plan.Plan, r *reservation) er
 	for i, sb := range all {
 		var err error
 		if i < existing {
-			err = txn.UpdateSandbox(ctx, sb, int64(version(sb)))
+			err = txn.UpdateSandbox(ctx, sb)
 		} else {
 			err = txn.CreateSandbox(ctx, sb)
 		}
@@ -169,7 +169,7 @@ func (c *committer) recordOutcome(p *plan.Plan, r *reservation, err error) error
 func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	txn := c.store.Begin()
 	defer txn.Release()
-	if err := txn.UpdateClaim(ctx, claim, int64(version(claim))); err != nil {
+	if err := txn.UpdateClaim(ctx, claim); err != nil {
 		return err
 	}
 	within, cancel := detached(ctx, commitTimeout)
@@ -312,7 +312,7 @@ func (c *committer) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbo
 	for n := min(len(all), maxReleases); ; n = max(1, n/2) {
 		txn := c.store.Begin()
 		for i, sb := range all[:n] {
-			if err := txn.UpdateSandbox(ctx, plan.Release(sb, c.clock.Now()), int64(version(sb))); err != nil {
+			if err := txn.UpdateSandbox(ctx, plan.Release(sb, c.clock.Now())); err != nil {
 				return 0, err
 			}
 			if txn.Bytes() > etcdtxn.MaxBytes/2 {

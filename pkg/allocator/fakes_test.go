@@ -155,18 +155,18 @@ func (s *slip) CreateClaim(_ context.Context, claim *v1alpha1.SandboxClaim) erro
 	return nil
 }
 
-func (s *slip) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, _ int64) error {
+func (s *slip) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	return s.CreateClaim(ctx, claim)
 }
 
-func (s *slip) ExpectClaim(*v1alpha1.SandboxClaim, int64) error { return nil }
+func (s *slip) ExpectClaim(*v1alpha1.SandboxClaim) error { return nil }
 
 func (s *slip) CreateSandbox(_ context.Context, sb *v1alpha1.Sandbox) error {
 	s.sandboxes = append(s.sandboxes, sb)
 	return nil
 }
 
-func (s *slip) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, _ int64) error {
+func (s *slip) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	return s.CreateSandbox(ctx, sb)
 }
 

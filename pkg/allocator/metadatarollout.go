@@ -133,7 +133,7 @@ func (w *metadataWriter) step(ctx context.Context, r *metadataRollout, claim *v1
 	}
 	txn := w.committer.store.Begin()
 	defer txn.Release()
-	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
+	if err := txn.ExpectClaim(claim); err != nil {
 		return nil, false, err
 	}
 	batch, err := w.fill(ctx, txn, r, claim, left[:min(len(left), maxCompared)])
@@ -215,7 +215,7 @@ func (w *metadataWriter) fill(ctx context.Context, txn Txn, r *metadataRollout, 
 		case candidates.Size(next) > candidates.MaxSize:
 			b.kept = append(b.kept, "sandbox "+sb.Name+" is too large to be changed")
 		default:
-			if err := txn.UpdateSandbox(ctx, next, int64(version(sb))); err != nil {
+			if err := txn.UpdateSandbox(ctx, next); err != nil {
 				return nil, err
 			}
 			b.next = append(b.next, next)

@@ -38,16 +38,16 @@ type Store interface {
 }
 
 // Txn writes several objects at once or not at all; *etcdtxn.Txn bound to the
-// resources of claims and sandboxes is the one implementation. Objects that
-// were written have their resourceVersion set.
+// resources of claims and sandboxes is the one implementation. It is written only if each object
+// that it updates is still at its resourceVersion. Objects that were written have the new one.
 type Txn interface {
 	CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error
-	UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error
+	UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error
 	// ExpectClaim lets the transaction fail unless the claim, which it leaves as it is, is
-	// still at a revision.
-	ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error
+	// still at its resourceVersion.
+	ExpectClaim(claim *v1alpha1.SandboxClaim) error
 	CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error
-	UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error
+	UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error
 	// Len and Bytes say how much the transaction holds.
 	Len() int
 	Bytes() int
@@ -110,9 +110,9 @@ func (t *observedTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxCl
 }
 
 // UpdateClaim implements Txn.
-func (t *observedTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
+func (t *observedTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	t.claim = true
-	return t.Txn.UpdateClaim(ctx, claim, at)
+	return t.Txn.UpdateClaim(ctx, claim)
 }
 
 // Commit implements Txn.

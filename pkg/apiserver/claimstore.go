@@ -24,6 +24,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -60,19 +61,16 @@ func newResource(getter generic.RESTOptionsGetter, resource string) (*etcdtxn.Re
 // Sandbox implements allocator.Store.
 func (s *claimStore) Sandbox(ctx context.Context, namespace, name string, notOlderThan uint64) (*v1alpha1.Sandbox, error) {
 	sb, err := get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "0")
-	if err != nil || sb != nil && parsedVersion(sb) >= notOlderThan {
+	if err != nil || sb != nil && poolindex.ParseVersion(sb.ResourceVersion) >= notOlderThan {
 		return sb, err
 	}
 	// The index is ahead of the cache: a list has brought the sandbox.
 	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "")
 }
 
-func parsedVersion(sb *v1alpha1.Sandbox) uint64 {
-	version, err := storage.APIObjectVersioner{}.ObjectResourceVersion(sb)
-	if err != nil {
-		return 0
-	}
-	return version
+// revisionOf returns the revision of etcd that an object was read at.
+func revisionOf(obj metav1.Object) int64 {
+	return int64(poolindex.ParseVersion(obj.GetResourceVersion()))
 }
 
 // Set implements allocator.Store.
@@ -183,12 +181,12 @@ func get[T any](ctx context.Context, store *genericregistry.Store, namespace, na
 
 // Begin implements allocator.Store.
 func (s *claimStore) Begin() allocator.Txn {
-	return &claimTxn{Txn: s.client.Txn(), store: s}
+	return &claimTxn{txn: s.client.Txn(), store: s}
 }
 
 // claimTxn keys the objects of a transaction, and counts what it writes.
 type claimTxn struct {
-	*etcdtxn.Txn
+	txn   *etcdtxn.Txn
 	store *claimStore
 	// namespace is the namespace of the objects, and user is set by ChargeUser.
 	namespace, user string
@@ -203,22 +201,22 @@ func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim
 	t.namespace = claim.Namespace
 	t.memory += etcdquota.MemoryBytes(claim)
 	r := t.store.claimResource
-	return t.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
+	return t.txn.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
 }
 
 // UpdateClaim implements allocator.Txn.
-func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
+func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	t.namespace = claim.Namespace
 	t.memory += etcdquota.MemoryBytes(claim)
 	r := t.store.claimResource
-	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
+	return t.txn.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, revisionOf(claim))
 }
 
 // ExpectClaim implements allocator.Txn.
-func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error {
+func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim) error {
 	t.namespace = claim.Namespace
 	r := t.store.claimResource
-	return t.Expect(r, r.Key(claim.Namespace, claim.Name), at)
+	return t.txn.Expect(r, r.Key(claim.Namespace, claim.Name), revisionOf(claim))
 }
 
 // CreateSandbox implements allocator.Txn.
@@ -226,16 +224,22 @@ func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) erro
 	t.namespace = sb.Namespace
 	t.memory += etcdquota.MemoryBytes(sb)
 	r := t.store.sandboxResource
-	return t.Create(ctx, r, r.Key(sb.Namespace, sb.Name), sb)
+	return t.txn.Create(ctx, r, r.Key(sb.Namespace, sb.Name), sb)
 }
 
 // UpdateSandbox implements allocator.Txn.
-func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error {
+func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	t.namespace = sb.Namespace
 	t.memory += etcdquota.MemoryBytes(sb)
 	r := t.store.sandboxResource
-	return t.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, at)
+	return t.txn.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, revisionOf(sb))
 }
+
+// Len implements allocator.Txn.
+func (t *claimTxn) Len() int { return t.txn.Len() }
+
+// Bytes implements allocator.Txn.
+func (t *claimTxn) Bytes() int { return t.txn.Bytes() }
 
 // AllowThrottling implements allocator.Txn.
 func (t *claimTxn) AllowThrottling() { t.throttleable = true }
@@ -254,7 +258,7 @@ func (t *claimTxn) Commit(ctx context.Context) error {
 	if exceeded := (*etcdquota.ExceededError)(nil); errors.As(err, &exceeded) {
 		return &allocator.ThrottledError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	}
-	err = t.Txn.Commit(ctx)
+	err = t.txn.Commit(ctx)
 	if etcdtxn.NothingWritten(err) {
 		t.store.limiter.Cancel(reservation)
 	}
@@ -263,16 +267,16 @@ func (t *claimTxn) Commit(ctx context.Context) error {
 
 // Guard implements allocator.Txn.
 func (t *claimTxn) Guard(ctx context.Context, token string, now time.Time) error {
-	return t.Txn.Guard(ctx, t.store.guards, token, now)
+	return t.txn.Guard(ctx, t.store.guards, token, now)
 }
 
 // Release implements allocator.Txn.
-func (t *claimTxn) Release() { t.Txn.Release(t.store.guards) }
+func (t *claimTxn) Release() { t.txn.Release(t.store.guards) }
 
 // Settle implements allocator.Txn. A binding is known by the sandbox's lock, which
 // it keeps when its claim releases it.
 func (t *claimTxn) Settle(ctx context.Context) (written bool, err error) {
-	return t.Txn.Settle(ctx, func(now, written runtime.Object) bool {
+	return t.txn.Settle(ctx, func(now, written runtime.Object) bool {
 		is, isSandbox := now.(*v1alpha1.Sandbox)
 		ours, wasSandbox := written.(*v1alpha1.Sandbox)
 		return isSandbox && wasSandbox && is.Annotations[v1alpha1.AnnotationLock] == ours.Annotations[v1alpha1.AnnotationLock]
