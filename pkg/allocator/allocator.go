@@ -76,7 +76,7 @@ type Allocator struct {
 	Feeds *Feeds
 
 	options   Options
-	planner   *planner
+	supplier  *supplier
 	committer *committer
 	// reconciler does what is left to do in the background: finisher, metadata and rebinder.
 	reconciler *reconciler.Reconciler
@@ -111,9 +111,9 @@ func New(o Options) *Allocator {
 	templates := candidates.NewTemplates(candidates.Options{
 		MaxFresh: o.MaxFresh, MaxFreshBytes: o.MaxFreshBytes, PodMetadata: o.PodMetadata, LabelDomains: o.LabelDomains,
 	}, candidates.NewLateLookup(store, o.Clock, a.reconciler.Background))
-	a.planner = &planner{store: store, templates: templates, stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal}
+	a.supplier = &supplier{store: store, templates: templates, stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal}
 	a.committer = &committer{store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: newThrottles()}
-	a.finisher = newFinisher(a.reconciler, a.planner, a.committer, o.SyncWindow, o.SetUp)
+	a.finisher = newFinisher(a.reconciler, a.supplier, a.committer, o.SyncWindow, o.SetUp)
 	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.writer)
 	a.rebinder = newRebinder(a.reconciler, a.committer)
 	a.reconciler.Subreconcilers = []reconciler.Subreconciler{

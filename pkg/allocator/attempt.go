@@ -19,8 +19,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// planner finds what a claim needs and makes its plans of it.
-type planner struct {
+// supplier finds what a claim needs and makes its plans of it.
+type supplier struct {
 	store     Store
 	templates *candidates.Templates
 	stock     *candidates.Stock
@@ -58,7 +58,7 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	a.state.Eligible, a.state.Making = a.finder.assessment.State.Eligible, a.finder.assessment.State.Making
-	a.finder.reservation.recordPlan(a.finder.marks)
+	a.finder.reservation.noteMarks(a.finder.marks)
 	a.scheduleLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
@@ -68,11 +68,11 @@ func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 // sandboxes. What was found out by earlier attempts is in the reservation.
 func (a *attempt) prepare() error {
 	s, r := &a.state, a.finder.reservation
-	s.Now = a.finder.planner.clock.Now()
+	s.Now = a.finder.supplier.clock.Now()
 	a.releaseIfEdited(s.Claim.Generation)
 	s.Room, s.Refused, s.Broken, s.Setups.LeftOut = r.room, r.refused, nil, a.finder.dry
 	s.Making = plan.Making{Allowed: r.makeBackoff.isOver(s.Now), Denied: r.denied, Name: plan.NameFree}
-	a.finder.model, a.finder.preparer = nil, &candidates.Preparer{Templates: a.finder.planner.templates, Stock: a.finder.planner.stock, Claim: s.Claim, Now: s.Now}
+	a.finder.model, a.finder.preparer = nil, &candidates.Preparer{Templates: a.finder.supplier.templates, Stock: a.finder.supplier.stock, Claim: s.Claim, Now: s.Now}
 	marked := s.Claim
 	if a.finder.dry { // what it adds to thousands of sandboxes is not shown
 		without := *s.Claim
@@ -83,7 +83,7 @@ func (a *attempt) prepare() error {
 	if a.finder.marks, err = plan.NewMarks(marked); err != nil {
 		return err
 	}
-	a.finder.marks.Seal = a.finder.planner.seal
+	a.finder.marks.Seal = a.finder.supplier.seal
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (a *attempt) prepare() error {
 // stale by now.
 func (a *attempt) findPools(ctx context.Context) (err error) {
 	s := &a.state
-	if s.Eligible, err = a.finder.planner.stock.Eligible(ctx, s.Claim, s.New); err != nil {
+	if s.Eligible, err = a.finder.supplier.stock.Eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return err
 		}
@@ -127,13 +127,13 @@ func (a *attempt) releaseIfEdited(generation int64) {
 func (a *attempt) resumeSuspended() {
 	if a.finder.waiter != nil && !a.finder.reservation.lookBackoff.until.IsZero() && a.finder.reservation.lookBackoff.isOver(a.state.Now) {
 		sources := candidates.SourcesOf(&a.state.Eligible)
-		a.finder.planner.stock.Resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return candidates.IsSource(sources, p) })
+		a.finder.supplier.stock.Resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return candidates.IsSource(sources, p) })
 	}
 }
 
 // scheduleLook says when to look again at what is in the way after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
-	if p.Wants.Need == 0 || p.Broken == nil && !a.finder.planner.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
+	if p.Wants.Need == 0 || p.Broken == nil && !a.finder.supplier.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
 		a.finder.reservation.lookBackoff.reset()
 	} else if a.finder.reservation.lookBackoff.isOver(a.state.Now) {
 		a.finder.reservation.lookBackoff.start(a.state.Now)

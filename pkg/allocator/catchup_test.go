@@ -78,7 +78,7 @@ func TestFreshAreDatedForAdmission(t *testing.T) {
 	d := newDesk(t)
 	d.shelf.templates["py"] = templateOfPod("py")
 	admitted := 0
-	d.planner.admit = func(_ context.Context, _ *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, _ int) error {
+	d.supplier.admit = func(_ context.Context, _ *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, _ int) error {
 		for _, sb := range made {
 			admitted++
 			if got := sb.Annotations[v1alpha1.AnnotationClaimTimestamp]; got != d.clock.Now().UTC().Format(time.RFC3339) || !plan.IsStarting(sb) {
@@ -104,7 +104,7 @@ func TestRefusedByAdmission(t *testing.T) {
 	d := newDesk(t)
 	d.shelf.templates["py"] = templateOfPod("py")
 	asked := 0
-	d.planner.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
+	d.supplier.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
 		asked++
 		return errDown
 	}

@@ -48,17 +48,17 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 		return err
 	}
 	if err := checkMismatch(claim, &e); err != nil {
-		return a.planner.refusal(ctx, claim, err)
+		return a.supplier.refusal(ctx, claim, err)
 	}
-	if err := a.planner.checkMetadata(ctx, claim, &e, true); err != nil {
-		return a.planner.refusal(ctx, claim, err)
+	if err := a.supplier.checkMetadata(ctx, claim, &e, true); err != nil {
+		return a.supplier.refusal(ctx, claim, err)
 	}
 	if !claims.TakesWarm(claim) {
 		if !e.CanMake() {
 			return nil
 		}
-		if model, err := a.planner.confirmedModel(ctx, claim, &e); err == nil && model.Refused != nil {
-			return a.planner.refusal(ctx, claim, model.Refused)
+		if model, err := a.supplier.confirmedModel(ctx, claim, &e); err == nil && model.Refused != nil {
+			return a.supplier.refusal(ctx, claim, model.Refused)
 		}
 		return nil
 	}
@@ -73,13 +73,13 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 	if available >= wanted {
 		return nil
 	}
-	switch enough, broken := a.planner.wouldMake(ctx, claim, &e, wanted-available); {
+	switch enough, broken := a.supplier.wouldMake(ctx, claim, &e, wanted-available); {
 	case enough:
 		return nil
 	case claim.Spec.OnShortage != v1alpha1.ShortageFail:
-		return a.planner.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting, RetryAfter: retryAfter})
+		return a.supplier.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting, RetryAfter: retryAfter})
 	default:
-		return a.planner.refusal(ctx, claim, shortage(claim, &e, wanted, available, broken))
+		return a.supplier.refusal(ctx, claim, shortage(claim, &e, wanted, available, broken))
 	}
 }
 
@@ -106,7 +106,7 @@ func (a *attempt) check(ctx context.Context) error {
 	if !s.New && claims.EndsRefused(s.Claim) {
 		return nil
 	}
-	return a.refuse(a.finder.planner.checkMetadata(ctx, s.Claim, &s.Eligible, !isCacheEnough(s)))
+	return a.refuse(a.finder.supplier.checkMetadata(ctx, s.Claim, &s.Eligible, !isCacheEnough(s)))
 }
 
 // checkModel finds out whether the template takes what the claim adds to its
@@ -116,7 +116,7 @@ func (a *attempt) checkModel(ctx context.Context) error {
 	if !plan.NeedsModel(&a.state) {
 		return nil
 	}
-	model, err := a.finder.planner.findModel(ctx, &a.state)
+	model, err := a.finder.supplier.findModel(ctx, &a.state)
 	if err != nil {
 		if ctx.Err() != nil || a.state.New {
 			return err
@@ -154,7 +154,7 @@ func isCacheEnough(s *plan.State) bool {
 
 // findModel returns the model of the fresh sandboxes of a claim. The pools of the state are changed to
 // what it is of.
-func (p *planner) findModel(ctx context.Context, s *plan.State) (*candidates.Model, error) {
+func (p *supplier) findModel(ctx context.Context, s *plan.State) (*candidates.Model, error) {
 	if isCacheEnough(s) {
 		return p.templates.Model(ctx, s.Claim, &s.Eligible, p.store)
 	}
@@ -164,7 +164,7 @@ func (p *planner) findModel(ctx context.Context, s *plan.State) (*candidates.Mod
 // confirmedModel returns the model of a claim's fresh sandboxes. Before the claim is
 // refused, which is final, sets and templates are read as they are now: what lets it in
 // may have been written a moment ago. e is changed to what the model is of.
-func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*candidates.Model, error) {
+func (p *supplier) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*candidates.Model, error) {
 	model, err := p.templates.Model(ctx, claim, e, p.store)
 	if err != nil || model.Refused == nil {
 		return model, err
@@ -182,7 +182,7 @@ func (p *planner) confirmedModel(ctx context.Context, claim *v1alpha1.SandboxCla
 
 // wouldMake reports whether n sandboxes can be made for a claim that is not stored, as far
 // as can be seen, and what is in the way of that.
-func (p *planner) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, n int) (enough bool, broken error) {
+func (p *supplier) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, n int) (enough bool, broken error) {
 	if !claims.CreatesOnNoStock(claim) || !e.CanMake() {
 		return false, nil
 	}
@@ -199,7 +199,7 @@ func (p *planner) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim, e
 // refusal is the error for the client whose claim could not be created. If the claim's name is taken, it
 // is ErrClaimExists instead of a refusal: a client that tries again, because the first answer was lost,
 // must not read that nothing was bound.
-func (p *planner) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
+func (p *supplier) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
 	if errors.Is(err, etcdtxn.ErrTooLarge) && !errors.Is(err, ErrTooLarge) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
@@ -220,7 +220,7 @@ func (p *planner) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err
 // no pod template takes of the sets that may serve it, and says so of one that is stored and
 // reports what is wrong with it. It takes nothing. Where it has to be sure, sets and templates
 // are read as they are now before the claim is refused. What cannot be read is met again.
-func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, sure bool) error {
+func (p *supplier) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, sure bool) error {
 	if refused := p.templates.AgentMetadataRefusal(claim); refused != nil {
 		return refused
 	}

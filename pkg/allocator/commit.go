@@ -41,8 +41,8 @@ const (
 	commitTimeout = 10 * time.Second
 	// maxReleases is how many sandboxes of a deleted claim are released in one transaction.
 	maxReleases = 100
-	// resolveTimeout bounds finding out what became of a transaction that was not answered.
-	resolveTimeout = 15 * time.Second
+	// settleTimeout bounds finding out what became of a transaction that was not answered.
+	settleTimeout = 15 * time.Second
 )
 
 // detached returns a context for a transaction. Once that is on its way it is seen through, so that a
@@ -87,7 +87,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 	}
 	err := txn.Commit(within)
 	if errors.Is(err, etcdtxn.ErrUnknownOutcome) {
-		return c.resolve(ctx, txn, p, r, err)
+		return c.settle(ctx, txn, p, r, err)
 	}
 	switch err := c.recordOutcome(p, r, err); {
 	case errors.Is(err, errConflict): // it holds nothing that could have changed
@@ -113,7 +113,7 @@ func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*
 		return nil, err
 	}
 	txn.ChargeUser(p.Claimer())
-	if p.AddsSandboxes() {
+	if p.Binds() {
 		txn.AllowThrottling()
 	}
 	within, cancel := detached(ctx, commitTimeout)
@@ -206,7 +206,7 @@ func (c *committer) recordWrite(p *plan.Plan, r *reservation, at uint64) {
 		r.makeBackoff.start(c.clock.Now()) // what was released has failed
 	}
 	metrics.ObserveWritten(p, c.sets, c.clock.Now())
-	if p.Binds() {
+	if p.ChangesSandboxes() {
 		c.lag.Expect(at)
 	}
 }
@@ -240,20 +240,20 @@ func (c *committer) handleConflict(p *plan.Plan, r *reservation, moved []etcdtxn
 	return again
 }
 
-// resolve finds out what became of the first transaction of a claim when etcd did not
+// settle finds out what became of the first transaction of a claim when etcd did not
 // say. Nothing is tried again before it is sure that the transaction was not written
 // and never will be, so that no claim comes into being after its create has failed, or
 // again after another client has deleted it. unknown is the error of its Commit.
-func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
-	ctx, span := tracing.Start(ctx, "Resolve unknown outcome")
+func (c *committer) settle(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
+	ctx, span := tracing.Start(ctx, "Settle transaction")
 	defer span.End(slow)
 	defer func() { metrics.ObserveResolved(err, errors.Is(err, ErrUnknownOutcome)) }()
-	within, cancel := detached(ctx, resolveTimeout)
+	within, cancel := detached(ctx, settleTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}
 	for {
-		claim, err := c.tryResolve(within, txn, p, r, unknown)
-		if !errors.Is(err, errUnresolved) {
+		claim, err := c.trySettle(within, txn, p, r, unknown)
+		if !errors.Is(err, errUnsettled) {
 			return claim, err
 		}
 		select {
@@ -264,19 +264,19 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, r *reser
 	}
 }
 
-// errUnresolved means that it is worth trying again to find out what became of a
+// errUnsettled means that it is worth trying again to find out what became of a
 // transaction.
-var errUnresolved = errors.New("etcd does not answer")
+var errUnsettled = errors.New("etcd does not answer")
 
-func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (*v1alpha1.SandboxClaim, error) {
+func (c *committer) trySettle(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (*v1alpha1.SandboxClaim, error) {
 	written, err := txn.Settle(ctx)
 	unsettled := errors.Is(err, etcdtxn.ErrNotSettled)
 	if err != nil && !unsettled {
-		return nil, fmt.Errorf("%w: %w", errUnresolved, err)
+		return nil, fmt.Errorf("%w: %w", errUnsettled, err)
 	}
 	stored, created, err := c.store.CreatedClaim(ctx, p.Claim.Namespace, p.Claim.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnresolved, err)
+		return nil, fmt.Errorf("%w: %w", errUnsettled, err)
 	}
 	switch ours := stored != nil && stored.UID == p.Claim.UID; {
 	case ours:

@@ -38,12 +38,12 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
-	claim = a.options.observed(ctx, claim, now)
+	claim = a.options.withFirstObserved(ctx, claim, now)
 	c := &creation{claims: a.finisher.unfinished, claim: claim, now: now, reservation: newReservation()}
 	stored, err := a.first(ctx, c)
 	if err != nil {
 		c.end()
-		return nil, a.planner.refusal(ctx, claim, err)
+		return nil, a.supplier.refusal(ctx, claim, err)
 	}
 	u := c.unfinished
 	if !claims.Unfinished(stored) || u == nil { // or it was read, and others have worked on it since: the watch reports it
@@ -94,7 +94,7 @@ func (c *creation) end() {
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind.
 func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxClaim, error) {
-	try := &attempt{finder: finder{planner: a.planner, reservation: c.reservation}, state: plan.State{Claim: c.claim, New: true, Start: c.now}}
+	try := &attempt{finder: finder{supplier: a.supplier, reservation: c.reservation}, state: plan.State{Claim: c.claim, New: true, Start: c.now}}
 	if claims.Mounts(c.claim) {
 		try.state.Setups, _ = a.finisher.runtimes.setupsOf(c.open(ctx), nil)
 	}
@@ -127,7 +127,7 @@ func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxCl
 			return nil, err
 		case errors.Is(err, errNotWritten) && !isDetached: // it was on its way, so it is seen through
 			var cancel context.CancelFunc
-			ctx, cancel = detached(ctx, resolveTimeout)
+			ctx, cancel = detached(ctx, settleTimeout)
 			defer cancel()
 			isDetached = true
 		}

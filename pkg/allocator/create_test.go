@@ -17,11 +17,11 @@ func TestWithoutObservations(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.AnnotationAPI: v1alpha1.AgentsGroup},
 	}}
 	o := Options{WithoutObservations: true}
-	if got := o.observed(t.Context(), claim, birth); got != claim {
+	if got := o.withFirstObserved(t.Context(), claim, birth); got != claim {
 		t.Errorf("the claim has %v", got.Annotations)
 	}
 	o.WithoutObservations = false
-	if got := o.observed(t.Context(), claim, birth); got.Annotations[v1alpha1.AgentAnnotationFirstObserved] == "" {
+	if got := o.withFirstObserved(t.Context(), claim, birth); got.Annotations[v1alpha1.AgentAnnotationFirstObserved] == "" {
 		t.Errorf("the claim has %v", got.Annotations)
 	}
 }

@@ -259,7 +259,7 @@ func (d *desk) left(set string) int { return d.stock.Index.Available(poolNamed(s
 
 // newAttempt is the first attempt of a claim.
 func (d *desk) newAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
-	return &attempt{finder: finder{planner: d.planner, reservation: newReservation()}, state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
+	return &attempt{finder: finder{supplier: d.supplier, reservation: newReservation()}, state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
 }
 
 // nextAttempt is one of a claim that another server stored a second ago.
@@ -267,7 +267,7 @@ func (d *desk) nextAttempt(change func(*v1alpha1.SandboxClaim)) *attempt {
 	claim := d.stored(change)
 	d.Feeds.ClaimChanged(claim)
 	u := d.finisher.unfinished.of(claim.UID)
-	return &attempt{finder: finder{planner: d.planner, reservation: u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.startTime()}}
+	return &attempt{finder: finder{supplier: d.supplier, reservation: u.work.reservation, waiter: u.waiter}, state: plan.State{Claim: claim, Start: u.startTime()}}
 }
 
 // attemptOf is the first attempt of a claim, or a later one.
@@ -364,7 +364,7 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *attempt {
 	d.shelf.templates[holder] = templateOfPod(holder)
 	d.stocks("one", set, pods)
 	t := d.nextAttempt(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-	t.finder.preparer = &candidates.Preparer{Templates: t.finder.planner.templates, Stock: t.finder.planner.stock, Claim: t.state.Claim, Now: d.clock.Now()}
+	t.finder.preparer = &candidates.Preparer{Templates: t.finder.supplier.templates, Stock: t.finder.supplier.stock, Claim: t.state.Claim, Now: d.clock.Now()}
 	if _, err := t.finder.reserve(d.Context(), d.stock.Queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.finder.reservation.taken) != 1 {
 		d.Fatal(t.finder.reservation.taken, err)
 	}

@@ -32,7 +32,7 @@ const handOverAfter = 5 * time.Second
 // after a restart, also those of servers that are gone. One server works on a claim at a time, and a
 // transaction compares the claim's revision, so that two at one claim cost a retry.
 type finisher struct {
-	planner   *planner
+	supplier  *supplier
 	committer *committer
 	ownership *ownership
 	writer    *metadataWriter
@@ -45,10 +45,10 @@ type finisher struct {
 	reportedAt time.Time
 }
 
-func newFinisher(r *reconciler.Reconciler, p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
+func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
 	runtimes := newRuntimeCaller(r, c.clock, setUp)
 	return &finisher{
-		planner: p, committer: c, writer: &metadataWriter{p.templates, c}, runtimes: runtimes,
+		supplier: p, committer: c, writer: &metadataWriter{p.templates, c}, runtimes: runtimes,
 		ownership:  &ownership{r, runtimes, c.clock, syncWindow},
 		unfinished: newUnfinishedClaims(c.clock, c.queue, r.Queue),
 		reports:    fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
@@ -158,7 +158,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer f.committer.throttles.done(key, uid)
-	try := &attempt{finder: finder{planner: f.planner, reservation: u.work.reservation, waiter: u.waiter, throttled: throttled}}
+	try := &attempt{finder: finder{supplier: f.supplier, reservation: u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if try.state.Setups, hopeless = f.runtimes.setupsOf(u, seen.held); u.work.reservation.refused == nil {
@@ -204,12 +204,12 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 	if err != nil {
 		return 0, err
 	}
-	if p.AddsSandboxes() {
+	if p.Binds() {
 		f.committer.throttles.accepted(key)
 	}
 	all, _ := p.Sandboxes()
-	u.recordWrite(seen, written, all)
-	u.work.recordWrite(p, now)
+	u.setWritten(seen, written, all)
+	u.work.noteWrite(p, now)
 	if p.Ends() {
 		f.unfinished.forget(u, p.Claim.UID)
 		return 0, nil

@@ -328,7 +328,7 @@ func TestConfirm(t *testing.T) {
 				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, new(false)
 			})
 			checkErr := d.Check(t.Context(), claim)
-			p, err := (&attempt{finder: finder{planner: d.planner, reservation: newReservation()}, state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
+			p, err := (&attempt{finder: finder{supplier: d.supplier, reservation: newReservation()}, state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
 			var shortage *ShortageError
 			if errors.As(err, &shortage) == served || errors.As(checkErr, &shortage) == served || served && len(p.Bound) != 1 {
 				t.Errorf("served %t: check: %v, create: %v", served, checkErr, err)

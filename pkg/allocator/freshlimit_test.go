@@ -47,12 +47,12 @@ func TestMaxFresh(t *testing.T) {
 		"just enough":          {set: maxFresh(3), replicas: 4, made: 3},
 		"of the template":      {desk: ofTemplate(1), replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time (maxFreshSandboxes)"},
 		"of the set, not it":   {set: maxFresh(3), desk: ofTemplate(1), replicas: 4, made: 3},
-		"of the server":        {desk: func(d *desk) { d.planner.templates.MaxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
-		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.planner.templates.MaxFresh = 1 }, replicas: 4, made: 3},
-		"of bytes":             {desk: func(d *desk) { d.planner.templates.MaxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
+		"of the server":        {desk: func(d *desk) { d.supplier.templates.MaxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
+		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.supplier.templates.MaxFresh = 1 }, replicas: 4, made: 3},
+		"of bytes":             {desk: func(d *desk) { d.supplier.templates.MaxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
 		"of bytes of the claim": {
 			claim: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = map[string]string{"a": strings.Repeat("x", 300)} },
-			desk:  func(d *desk) { d.planner.templates.MaxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
+			desk:  func(d *desk) { d.supplier.templates.MaxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
 		},
 		// A part of them would be made for nothing.
 		"all or nothing": {set: maxFresh(2), claim: atOnce, replicas: 4, needs: 4, says: "one claim may hold 2 at a time"},
@@ -224,7 +224,7 @@ func TestNoneAreMadeInNoName(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	d.shelf.templates["py"] = templateOfPod("py")
 	asked := 0
-	d.planner.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
+	d.supplier.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
 		asked++
 		return ErrIdentityUnknown
 	}

@@ -129,7 +129,7 @@ func TestPoliciesOfTheTemplateThatIsAskedFor(t *testing.T) {
 			if err != nil || e.MakeFrom == nil {
 				t.Fatalf("made from %+v, %v", e, err)
 			}
-			model, err := d.planner.templates.Model(t.Context(), tc.claim, &e, d.shelf)
+			model, err := d.supplier.templates.Model(t.Context(), tc.claim, &e, d.shelf)
 			if err != nil || (model.Refused != nil) != tc.refused {
 				t.Errorf("%+v, %v", model, err)
 			}

@@ -26,7 +26,7 @@ func (f *finder) explainBroken(ctx context.Context) (broken, err error) {
 	if f.reservation.unknown != nil {
 		return f.reservation.unknown, nil
 	}
-	model, err := f.planner.templates.Model(ctx, f.assessment.State.Claim, &f.assessment.State.Eligible, f.planner.store)
+	model, err := f.supplier.templates.Model(ctx, f.assessment.State.Claim, &f.assessment.State.Eligible, f.supplier.store)
 	switch {
 	case err == nil && model.Broken == nil && model.Limit.Left(f.assessment.State.Held) < f.assessment.Missing():
 		return model.Limit, nil
@@ -42,7 +42,7 @@ func (f *finder) explainBroken(ctx context.Context) (broken, err error) {
 // can be made now.
 func (f *finder) loadModel(ctx context.Context) (broken, err error) {
 	if f.model == nil {
-		model, err := f.planner.findModel(ctx, &f.assessment.State)
+		model, err := f.supplier.findModel(ctx, &f.assessment.State)
 		switch {
 		case err == nil:
 			f.model = model
@@ -96,8 +96,8 @@ func (f *finder) makeFresh(ctx context.Context, n int) error {
 		}
 		made = append(made, sb)
 	}
-	if f.planner.admit != nil && len(made) > admitted {
-		err := f.planner.admit(ctx, s.Claim, made[admitted:], max(0, len(made)-r.charged))
+	if f.supplier.admit != nil && len(made) > admitted {
+		err := f.supplier.admit(ctx, s.Claim, made[admitted:], max(0, len(made)-r.charged))
 		switch {
 		case err == nil:
 		case s.New:
@@ -138,7 +138,7 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // found out before admission sees the new sandbox, because admission would charge a quota at each
 // try. The transaction finds out whether the name is free.
 func (f *finder) nameState(ctx context.Context, claim *v1alpha1.SandboxClaim) (plan.NameState, error) {
-	other, err := f.planner.store.Sandbox(ctx, claim.Namespace, claim.Name, f.reservation.nameSeen)
+	other, err := f.supplier.store.Sandbox(ctx, claim.Namespace, claim.Name, f.reservation.nameSeen)
 	switch {
 	case err != nil:
 		return plan.NameFree, err

@@ -284,7 +284,7 @@ func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen vi
 		return plan.MetadataChange{Report: &rollout.report}, false, nil
 	}
 	if len(wrote) > 0 {
-		u.recordWrite(seen, claim, wrote)
+		u.setWritten(seen, claim, wrote)
 	}
 	return change, true, nil
 }

@@ -76,9 +76,9 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	return metrics.OutcomeError
 }
 
-// observed returns a claim of agent-sandbox that is about to be created with what is noted
+// withFirstObserved returns a claim of agent-sandbox that is about to be created with what is noted
 // of that, unless the options are against it.
-func (o *Options) observed(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *v1alpha1.SandboxClaim {
+func (o *Options) withFirstObserved(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *v1alpha1.SandboxClaim {
 	if o.WithoutObservations || !v1alpha1.OfAgentSandbox(claim) {
 		return claim
 	}

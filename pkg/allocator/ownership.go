@@ -62,7 +62,7 @@ func (o *ownership) hasMarked(u *unfinishedClaim) bool {
 func (f *finisher) watchOthers(u *unfinishedClaim, seen view, now time.Time) time.Duration {
 	q := f.committer.queue
 	u.work.reservation.release(q)
-	e := claims.EligiblePools(seen.claim, &f.planner.stock.Sets)
+	e := claims.EligiblePools(seen.claim, &f.supplier.stock.Sets)
 	assessment := plan.Assess(plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Eligible: e, Now: now})
 	wants := assessment.Wants()
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {

@@ -29,7 +29,7 @@ func labelled(claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
 // the policy about those that it has since.
 func TestTakenBeforeAnEdit(t *testing.T) {
 	d := withOwn(t, "x")
-	d.planner.templates.PodMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
+	d.supplier.templates.PodMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
 	next := d.nextAttempt(warm(1))
 	if p := d.planned(next); len(p.Bound) != 1 {
 		t.Fatalf("bound %+v", p.Bound)
@@ -59,7 +59,7 @@ func TestMadeBeforeAnEdit(t *testing.T) {
 func TestChargeOfWhatWasDropped(t *testing.T) {
 	d := withOwn(t)
 	admitted, charged := 0, 0
-	d.planner.admit = func(_ context.Context, _ *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error {
+	d.supplier.admit = func(_ context.Context, _ *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error {
 		admitted, charged = admitted+len(made), charged+charge
 		return nil
 	}

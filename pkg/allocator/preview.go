@@ -16,12 +16,12 @@ import (
 // ErrSetNotFound, *RefusedError and *ShortageError, as from Create, and the store's.
 func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
-	claim = a.options.observed(ctx, claim, now)
-	try := &attempt{finder: finder{planner: a.planner, reservation: newReservation(), dry: true}, state: plan.State{Claim: claim, New: true, Start: now}}
+	claim = a.options.withFirstObserved(ctx, claim, now)
+	try := &attempt{finder: finder{supplier: a.supplier, reservation: newReservation(), dry: true}, state: plan.State{Claim: claim, New: true, Start: now}}
 	try.finder.reservation.room = claims.Replicas(claim) // all its transactions in one
 	p, err := try.plan(ctx)
 	if err != nil {
-		return nil, a.planner.refusal(ctx, claim, err)
+		return nil, a.supplier.refusal(ctx, claim, err)
 	}
 	warnOfRuntimes(ctx, claim, try.finder.marks.WithoutRuntime())
 	if n := try.finder.wouldMake; n > 0 {

@@ -90,9 +90,9 @@ func (r *reservation) offer(wouldMake int, broken error) plan.Offer {
 	return o
 }
 
-// recordPlan notes what a plan was made with. Charges of sandboxes that were dropped before are not
+// noteMarks notes what a plan was made with. Charges of sandboxes that were dropped before are not
 // counted on any more: the quota controller may have released them by now.
-func (r *reservation) recordPlan(m *plan.Marks) {
+func (r *reservation) noteMarks(m *plan.Marks) {
 	r.charged = len(r.made)
 	r.notDone.heldBack.Insert(m.HeldBack()...)
 	r.notDone.withoutRuntime.Insert(m.WithoutRuntime()...)

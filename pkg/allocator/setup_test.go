@@ -53,7 +53,7 @@ func newRuntimes(t *testing.T, stock int, setUp func(ctx context.Context, sb *v1
 		r.calls.Add(1)
 		return r.setUp(ctx, sb)
 	}
-	r.planner.seal = func(*v1alpha1.SandboxClaim) (string, string, error) { return "sealed", "1", nil }
+	r.supplier.seal = func(*v1alpha1.SandboxClaim) (string, string, error) { return "sealed", "1", nil }
 	r.begin = func() Txn { return &slip{commit: r.write} }
 	r.stock(stock)
 	return r

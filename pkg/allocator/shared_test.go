@@ -46,7 +46,7 @@ func TestSandboxesThatOnlyNameAClaim(t *testing.T) {
 func TestDryRunMakesNothing(t *testing.T) {
 	d := newDesk(t)
 	d.shelf.templates["py"] = templateOfPod("py")
-	d.planner.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
+	d.supplier.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
 		t.Error("something is admitted")
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 // finder finds sandboxes for one claim in one attempt: it takes them from pools, and makes them (make.go).
 type finder struct {
-	planner     *planner
+	supplier    *supplier
 	reservation *reservation
 	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
 	waiter *queue.Waiter
@@ -93,7 +93,7 @@ func (f *finder) takeOrFail(ctx context.Context, n int, broken error) error {
 	}
 	available := len(f.reservation.taken)
 	if !f.dry { // which has taken none
-		available = min(n, available+f.planner.stock.Queue.Free(candidates.SourcesOf(&s.Eligible)))
+		available = min(n, available+f.supplier.stock.Queue.Free(candidates.SourcesOf(&s.Eligible)))
 	}
 	return shortage(s.Claim, &s.Eligible, n, available, broken)
 }
@@ -105,7 +105,7 @@ func (f *finder) takeConfirmed(ctx context.Context, n int, atOnce bool) (err err
 	if err := f.take(ctx, n, atOnce); err != nil || len(f.reservation.taken) >= n || !s.New {
 		return err
 	}
-	if s.Eligible, err = f.planner.stock.LookAgain(ctx, s.Claim, s.Eligible, n-len(f.reservation.taken)); err != nil {
+	if s.Eligible, err = f.supplier.stock.LookAgain(ctx, s.Claim, s.Eligible, n-len(f.reservation.taken)); err != nil {
 		return err
 	}
 	return f.take(ctx, n, atOnce)
@@ -115,7 +115,7 @@ func (f *finder) takeConfirmed(ctx context.Context, n int, atOnce bool) (err err
 // is queued for all that it lacks, also where n is what one transaction takes: it keeps its
 // position while it writes.
 func (f *finder) take(ctx context.Context, n int, atOnce bool) error {
-	s, q := &f.assessment.State, f.planner.stock.Queue
+	s, q := &f.assessment.State, f.supplier.stock.Queue
 	sources := candidates.SourcesOf(&s.Eligible)
 	if f.dry {
 		f.reservation.taken = nil
@@ -155,7 +155,7 @@ func (f *finder) reserve(ctx context.Context, got []poolindex.Candidate) (left [
 		case isMissing && !f.dry:
 			f.suspend(from, missing)
 		case errors.Is(err, candidates.ErrGone) && !f.dry:
-			f.planner.stock.Queue.Discard(from)
+			f.supplier.stock.Queue.Discard(from)
 		case !isMissing && !errors.Is(err, candidates.ErrGone):
 			return got[i:], err
 		}
@@ -185,7 +185,7 @@ func (f *finder) release() {
 	if f.waiter != nil && len(f.reservation.taken) > 0 {
 		f.waiter.Leave() // or it would be woken by what it gives back
 	}
-	f.reservation.release(f.planner.stock.Queue)
+	f.reservation.release(f.supplier.stock.Queue)
 }
 
 // shortage is the error of a claim that would rather fail than wait and finds too few sandboxes. broken is why none can be made for it although it would take these.
@@ -229,8 +229,8 @@ func (f *finder) releaseStale(ctx context.Context) error {
 // suspend releases a candidate, and keeps all that are like it from claims until a set or a template
 // changes.
 func (f *finder) suspend(from poolindex.Candidate, why candidates.NoTemplateError) {
-	f.planner.stock.Queue.Release([]poolindex.Candidate{from})
-	f.planner.stock.Index.Suspensions.Suspend(from.Pool, from.Revision, why.AsOf)
+	f.supplier.stock.Queue.Release([]poolindex.Candidate{from})
+	f.supplier.stock.Index.Suspensions.Suspend(from.Pool, from.Revision, why.AsOf)
 }
 
 // takeOrMake takes what there is in the pools, and makes sandboxes for the rest. done is

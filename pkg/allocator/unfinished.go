@@ -111,16 +111,16 @@ func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
 	case p.IsOnlyProgress(w.reservation.room):
 		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
-	case p.Binds() || p.Ends() || p.Observes():
+	case p.ChangesSandboxes() || p.Ends() || p.ObservesSpec():
 		return 0
 	}
 	return max(0, w.notes.until.Sub(now))
 }
 
-// recordWrite notes that a plan was written.
-func (w *work) recordWrite(p *plan.Plan, now time.Time) {
+// noteWrite notes that a plan was written.
+func (w *work) noteWrite(p *plan.Plan, now time.Time) {
 	w.wroteAt = now
-	if p.Binds() || p.Ends() {
+	if p.ChangesSandboxes() || p.Ends() {
 		w.notes.reset()
 	} else {
 		w.notes.start(now)
@@ -202,9 +202,9 @@ func (u *unfinishedClaim) setHeld(seen view, all []*v1alpha1.Sandbox) {
 	u.complete = u.complete || u.claim == seen.claim && u.doubts == seen.doubts
 }
 
-// recordWrite takes in what this server has written, after a plan that was made from what was
+// setWritten takes in what this server has written, after a plan that was made from what was
 // seen, which was complete.
-func (u *unfinishedClaim) recordWrite(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
+func (u *unfinishedClaim) setWritten(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sb := range sandboxes {
@@ -224,12 +224,12 @@ func (u *unfinishedClaim) recordWrite(seen view, claim *v1alpha1.SandboxClaim, s
 func (u *unfinishedClaim) recordCreate(stored *v1alpha1.SandboxClaim, s *plan.State, p *plan.Plan, now time.Time) {
 	if stored == p.Claim {
 		all, _ := p.Sandboxes()
-		u.recordWrite(view{}, stored, all)
+		u.setWritten(view{}, stored, all)
 	} else {
 		u.setClaim(stored) // found out by reading: what it holds has to be read, too
 	}
 	u.recordPlan(s, p)
-	u.work.recordWrite(p, now)
+	u.work.noteWrite(p, now)
 }
 
 // view is what a claim is planned from.

@@ -55,28 +55,28 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	}{
 		"the watch reports it": {func(u *unfinishedClaim) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
 		"this server wrote it": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
 		}, "5", []string{"a@5", "b@5"}, true},
 		"the watch reports that later": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.setClaim(claimAt("u", 5))
 			u.setSandbox(heldAt("u", "a", 5))
 		}, "5", []string{"a@5"}, true},
 		"the watch reports it before the answer": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 5))
 			u.setSandbox(heldAt("u", "a", 5))
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "5", []string{"a@5"}, true},
 		"another writes it then": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
+			u.setWritten(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 6))
 		}, "6", nil, false},
 		"another has written it before the answer": {func(u *unfinishedClaim) {
 			u.setClaim(claimAt("u", 6))
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "6", []string{"a@5"}, false},
 		"old events": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), nil)
+			u.setWritten(u.snapshot(), claimAt("u", 5), nil)
 			u.setClaim(claimAt("u", 4))
 		}, "5", nil, true},
 		"it is read": {func(u *unfinishedClaim) {
@@ -90,18 +90,18 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 			u.setHeld(of, nil)
 		}, "6", nil, false},
 		"a list is newer than the watch": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
 			u.setSandbox(heldAt("u", "a", 7))
 		}, "5", []string{"a@8"}, true},
 		"the watch is newer than a list": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.setSandbox(heldAt("u", "a", 8))
 			u.setSandboxDeleted(heldAt("u", "b", 8))
 			u.setHeld(u.snapshot(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 		}, "5", []string{"a@8", "b@8 gone"}, true},
 		"one is gone, and made again": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.setSandboxDeleted(heldAt("u", "a", 7))
 			again := heldAt("u", "a", 8)
 			again.UID = "another"
@@ -116,14 +116,14 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 		"or while it is written": {func(u *unfinishedClaim) {
 			of := u.snapshot()
 			u.markIncomplete()
-			u.recordWrite(of, claimAt("u", 5), nil)
+			u.setWritten(of, claimAt("u", 5), nil)
 		}, "5", nil, false},
 		"one is let go": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.recordWrite(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{releasedAt("a", 7)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 7), []*v1alpha1.Sandbox{releasedAt("a", 7)})
 		}, "7", []string{"b@5"}, true},
 		"events may have been lost": {func(u *unfinishedClaim) {
-			u.recordWrite(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.setWritten(u.snapshot(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.markIncomplete()
 		}, "5", []string{"a@5"}, false},
 	}
@@ -233,7 +233,7 @@ func TestEventsOfAClaim(t *testing.T) {
 	if seen := d.finisher.unfinished.of("u").snapshot(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
 		t.Errorf("holds %+v", seen.held)
 	}
-	d.finisher.unfinished.of("u").recordWrite(d.finisher.unfinished.of("u").snapshot(), claimAt("u", 10), nil)
+	d.finisher.unfinished.of("u").setWritten(d.finisher.unfinished.of("u").snapshot(), claimAt("u", 10), nil)
 	feeds.SandboxListed(nil, 11)
 	expect("a new picture", "u")
 	if d.finisher.unfinished.of("u").snapshot().complete {
@@ -306,7 +306,7 @@ func TestSpacedWrites(t *testing.T) {
 			now := d.clock.Now()
 			counted, noted := newWork(newReservation()), newWork(newReservation())
 			counted.wroteAt = now
-			noted.recordWrite(&plan.Plan{Claim: s.Claim}, now)
+			noted.noteWrite(&plan.Plan{Claim: s.Claim}, now)
 			if got := counted.holdBack(p, now); got != tc.byCount {
 				t.Errorf("held back for %s after a write", got)
 			}
@@ -330,7 +330,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 	binds := &plan.Plan{Claim: claimAt("u", 5), Bound: []*v1alpha1.Sandbox{{}}}
 	var pauses []time.Duration
 	for _, p := range []*plan.Plan{note, note, note, note, note, note, binds, note} {
-		w.recordWrite(p, now)
+		w.noteWrite(p, now)
 		pauses = append(pauses, max(0, w.notes.until.Sub(now)))
 		now = now.Add(time.Minute)
 	}

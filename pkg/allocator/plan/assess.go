@@ -185,9 +185,9 @@ func (h *holdings) list(sb *v1alpha1.Sandbox) {
 	h.listed = append(h.listed, claimed(sb))
 }
 
-// takes is how many sandboxes the transaction may bind. With AllOrNothing all go into one, or
+// mayBind is how many sandboxes the transaction may bind. With AllOrNothing all go into one, or
 // the claim cannot be served.
-func (a *Assessment) takes() int {
+func (a *Assessment) mayBind() int {
 	switch {
 	case a.expired || a.State.Refused != nil:
 		return 0
@@ -240,7 +240,7 @@ func (a *Assessment) Needs() Needs {
 	case a.held.hasReleased() && claims.AllOrNothing(a.claim):
 		return Needs{} // first release, then begin again
 	}
-	return Needs{Take: a.takes(), Make: a.makes()}
+	return Needs{Take: a.mayBind(), Make: a.makes()}
 }
 
 // makes reports whether sandboxes are made for what the pools lack.

@@ -126,9 +126,9 @@ func (m *Marks) noteKey(sb *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// bind returns what a candidate becomes when it is the claim's: locked, labelled,
+// claimCandidate returns what a candidate becomes when it is the claim's: locked, labelled,
 // detached from its set and from the template that it referred to.
-func (m *Marks) bind(c *Candidate, now time.Time) (*v1alpha1.Sandbox, error) {
+func (m *Marks) claimCandidate(c *Candidate, now time.Time) (*v1alpha1.Sandbox, error) {
 	sb := shallowCopy(c.Sandbox)
 	if sb.Spec.Template == nil {
 		// The user of the sandbox depends neither on a template nor on a set any more.

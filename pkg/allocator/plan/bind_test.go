@@ -67,13 +67,13 @@ func marksOf(t *testing.T, claim *v1alpha1.SandboxClaim) *Marks {
 // bindWith returns what a candidate becomes with the marks of a claim and the features that change
 // sandboxes in place. waits reports whether it has to wait for these.
 func bindWith(m *Marks, c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits bool, err error) {
-	if sb, err = m.bind(c, now); err != nil {
+	if sb, err = m.claimCandidate(c, now); err != nil {
 		return nil, false, err
 	}
 	a := &Assessment{State: State{Claim: m.claim, Now: now}, claim: m.claim, runtimes: agentRuntimes{}}
 	a.features = featuresOf(&a.State, []Candidate{*c})
 	a.features = slices.DeleteFunc(a.features, func(f feature) bool { return f == runtimeSetup{} })
-	waits, err = bind(a, m, sb, c)
+	waits, err = bindFeatures(a, m, sb, c)
 	return sb, waits, err
 }
 

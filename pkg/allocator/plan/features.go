@@ -113,9 +113,9 @@ func progressOf(a *Assessment, sb *v1alpha1.Sandbox) preparation {
 	return o
 }
 
-// bind writes on a sandbox that becomes the claim's what its features have to do, and reports
+// bindFeatures writes on a sandbox that becomes the claim's what its features have to do, and reports
 // whether that is anything.
-func bind(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate) (waits bool, err error) {
+func bindFeatures(a *Assessment, m *Marks, sb *v1alpha1.Sandbox, c *Candidate) (waits bool, err error) {
 	b := &binding{sandbox: sb, candidate: c, marks: m}
 	each(a.features, func(f binder) { f.bind(a, b) })
 	return b.waits, b.err

@@ -195,10 +195,10 @@ func (w *world) check(s *State, o *Offer, p *Plan) {
 	if p.Ends() != (status.CompletionTime != nil && status.Phase == v1alpha1.SandboxClaimPhaseCompleted) {
 		w.Errorf("ends: %t, %+v", p.Ends(), status)
 	}
-	if !p.Ends() && !p.Until.After(s.Now) && !p.Binds() {
+	if !p.Ends() && !p.Until.After(s.Now) && !p.ChangesSandboxes() {
 		w.Errorf("goes on until %v, now is %v", p.Until, s.Now)
 	}
-	if !p.Ends() && int(status.ClaimedReplicas) >= replicas && !p.Binds() {
+	if !p.Ends() && int(status.ClaimedReplicas) >= replicas && !p.ChangesSandboxes() {
 		w.Errorf("goes on with %d of %d", status.ClaimedReplicas, replicas)
 	}
 	if have := replicas - int(status.ClaimedReplicas); p.Wants.Need < 0 || p.Wants.Need > max(0, have) || p.Ends() && p.Wants.Need > 0 {

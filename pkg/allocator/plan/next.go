@@ -31,7 +31,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	}
 	// A candidate may have to be changed in place, which no feature knew before.
 	a.features = featuresOf(&a.State, o.Candidates)
-	waits, err := a.take(p, &o, marks)
+	waits, err := a.bindOffer(p, &o, marks)
 	if err != nil {
 		return nil, err
 	}
@@ -56,24 +56,24 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	return p, nil
 }
 
-// take adds to a plan what of an offer becomes the claim's, and returns which of the
+// bindOffer adds to a plan what of an offer becomes the claim's, and returns which of the
 // sandboxes from the pools wait for a step.
-func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err error) {
+func (a *Assessment) bindOffer(p *Plan, o *Offer, marks *Marks) (waits []bool, err error) {
 	candidates, made := use(a, o)
 	waits = make([]bool, len(candidates))
 	for i := range candidates {
-		sb, err := marks.bind(&candidates[i], a.State.Now)
+		sb, err := marks.claimCandidate(&candidates[i], a.State.Now)
 		if err != nil {
 			return nil, err
 		}
-		if waits[i], err = bind(a, marks, sb, &candidates[i]); err != nil {
+		if waits[i], err = bindFeatures(a, marks, sb, &candidates[i]); err != nil {
 			return nil, err
 		}
 		p.Bound = append(p.Bound, sb)
 	}
 	for _, sb := range made {
 		next := dated(sb, a.State.Now)
-		if _, err := bind(a, marks, next, nil); err != nil {
+		if _, err := bindFeatures(a, marks, next, nil); err != nil {
 			return nil, err
 		}
 		p.Made = append(p.Made, next)
@@ -84,7 +84,7 @@ func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err er
 // use returns what of an offer fits into the transaction and is of use.
 func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sandbox) {
 	atOnce := claims.AllOrNothing(a.claim)
-	n := a.takes()
+	n := a.mayBind()
 	candidates = o.Candidates[:min(n, len(o.Candidates))]
 	if a.State.New && len(candidates) == 0 && !atOnce && n == a.State.Room && n > 1 {
 		n-- // so that the transaction can have a guard
@@ -177,13 +177,13 @@ func (p *Plan) Sandboxes() (all []*v1alpha1.Sandbox, existing int) {
 	return append(all, p.Made...), len(all)
 }
 
-// Binds reports whether any sandbox changes with the plan.
-func (p *Plan) Binds() bool {
+// ChangesSandboxes reports whether any sandbox changes with the plan.
+func (p *Plan) ChangesSandboxes() bool {
 	return len(p.Released)+len(p.Counted)+len(p.Marked)+len(p.Bound)+len(p.Made) > 0
 }
 
-// AddsSandboxes reports whether the plan binds or creates sandboxes for the claim.
-func (p *Plan) AddsSandboxes() bool { return len(p.Bound)+len(p.Made) > 0 }
+// Binds reports whether the plan binds or creates sandboxes for the claim.
+func (p *Plan) Binds() bool { return len(p.Bound)+len(p.Made) > 0 }
 
 // Claimer returns the user whom the plan counts for in the write limits; empty if it counts for
 // the namespace alone.
@@ -194,7 +194,7 @@ func (p *Plan) Ends() bool { return !claims.Unfinished(p.Claim) }
 
 // Changes reports whether anything in the plan is not stored.
 func (p *Plan) Changes() bool {
-	return p.Binds() || !apiequality.Semantic.DeepEqual(p.Claim.Status, p.before.Status)
+	return p.ChangesSandboxes() || !apiequality.Semantic.DeepEqual(p.Claim.Status, p.before.Status)
 }
 
 // IsOnlyProgress reports whether the plan does nothing but count more sandboxes as
@@ -207,8 +207,8 @@ func (p *Plan) IsOnlyProgress(room int) bool {
 	return len(p.Counted) > 0 || isOnlyResizes(&p.before.Status, &p.Claim.Status)
 }
 
-// Observes reports whether the plan answers a change of the claim's spec.
-func (p *Plan) Observes() bool {
+// ObservesSpec reports whether the plan answers a change of the claim's spec.
+func (p *Plan) ObservesSpec() bool {
 	return p.Claim.Status.ObservedGeneration != p.before.Status.ObservedGeneration
 }
 

@@ -309,8 +309,8 @@ func TestNext(t *testing.T) {
 			if diff := cmp.Diff(tc.want, inShort(&s, p)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if p.Took != s.Now.Sub(birth) || p.Binds() != (len(tc.want.Released+tc.want.Counted+tc.want.Bound+tc.want.Made) > 0) {
-				t.Errorf("took %s, binds %t", p.Took, p.Binds())
+			if p.Took != s.Now.Sub(birth) || p.ChangesSandboxes() != (len(tc.want.Released+tc.want.Counted+tc.want.Bound+tc.want.Made) > 0) {
+				t.Errorf("took %s, binds %t", p.Took, p.ChangesSandboxes())
 			}
 			for _, sb := range slices.Concat(p.Bound, p.Made) {
 				if lock := sb.Annotations[v1alpha1.AnnotationLock]; lock != "lock of "+sb.Name {

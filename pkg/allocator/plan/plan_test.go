@@ -97,7 +97,7 @@ func TestWhatAPlanIs(t *testing.T) {
 				tc.then(&s)
 			}
 			p := s.next(t, Offer{}, tc.pooled, tc.made)
-			got := kind{p.Changes(), p.Observes(), p.IsOnlyProgress(s.Room), p.CanSplit()}
+			got := kind{p.Changes(), p.ObservesSpec(), p.IsOnlyProgress(s.Room), p.CanSplit()}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -95,7 +95,7 @@ func reportShortage(claim *v1alpha1.SandboxClaim) {
 // IsOnlyWaitReport reports whether the plan changes nothing but what the status says of the
 // claim's wait.
 func (p *Plan) IsOnlyWaitReport() bool {
-	if p.Binds() || p.Ends() {
+	if p.ChangesSandboxes() || p.Ends() {
 		return false
 	}
 	was, is := p.before.Status, p.Claim.Status // of which the lists are shared, and not changed
