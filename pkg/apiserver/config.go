@@ -26,6 +26,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/conversion"
@@ -199,14 +200,14 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = withClaimOptions(handler)
+		handler = withBodies(withClaimOptions(handler), newBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
 		handler = withReads(handler, withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits)))
 		handler = withResponseDeadline(handler, config, clock.RealClock{})
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
-		return withConnections(handler)
+		return connections.Handler(handler, headerLimits)
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}

@@ -4,7 +4,6 @@
 package apiserver
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
@@ -21,7 +20,12 @@ const (
 	// connectionGrace is how long a connection is not closed for another after its last request was
 	// handled. It is short: requests that are refused protect a connection as well.
 	connectionGrace = 100 * time.Millisecond
+	// headersWithoutSlot is how many bytes the headers of a request may take without a slot for large ones.
+	headersWithoutSlot = 16 << 10
 )
+
+// headerLimits leave room for a user with some thousands of groups, each a value of one field.
+var headerLimits = connections.HeaderLimits{Fields: 200, Bytes: 256 << 10}
 
 // newConnections returns a pool for the memory of this process: before anything is known about a
 // client, its connection takes memory.
@@ -33,24 +37,7 @@ func newConnections() *connections.Pool {
 	open := max(int(limit/connectionBytes), minConnections)
 	headers := max(open/8, minLargeHeaders)
 	return connections.NewPool(
-		connections.Limits{Open: open, ResponseGrace: connectionGrace, LargeHeaders: fairness.NewSources(headers, headers/4)},
+		connections.Limits{Open: open, ResponseGrace: connectionGrace, LargeHeaders: fairness.NewSources(headers, headers/4), WithoutSlot: headersWithoutSlot},
 		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused},
 	)
-}
-
-// withConnections marks connections as busy while their requests are handled. It has to be outside of all
-// other handlers.
-func withConnections(handler http.Handler) http.Handler {
-	return connections.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		inner := req.WithContext(req.Context())
-		// net/http keeps the request until the client has read the response. Drop its large parts: its slot
-		// is released already.
-		defer func() {
-			req.Header, req.URL, req.RequestURI, req.Host = nil, nil, "", ""
-			if req.Method != http.MethodHead { // net/http reads it later
-				req.Method = http.MethodGet
-			}
-		}()
-		handler.ServeHTTP(w, inner)
-	}))
 }

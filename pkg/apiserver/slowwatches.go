@@ -10,18 +10,23 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
@@ -46,17 +51,22 @@ type WatchLimits struct {
 	UserBytes, Bytes int64
 	// WriteTimeout is how long one write may take.
 	WriteTimeout time.Duration
+	// Watches is how many watches there may be. One user alone has at most half of them.
+	Watches int
 }
+
+// watchMemory is the memory reserved for a watch whose client reads.
+const watchMemory = 128 << 10
 
 // DefaultWatchLimits are those for the memory of this process. A watch takes about six times
 // the bytes of the event that it writes, so those of one user take a tenth of the memory, and
-// all of them less than half.
+// all of them less than half. Those that write nothing take a quarter.
 func DefaultWatchLimits() WatchLimits {
 	limit, ok := memory.Limit()
 	if !ok {
 		limit = 4 << 30
 	}
-	return WatchLimits{UserBytes: limit / 64, Bytes: limit / 16, WriteTimeout: 30 * time.Second}
+	return WatchLimits{UserBytes: limit / 64, Bytes: limit / 16, WriteTimeout: 30 * time.Second, Watches: int(limit / 4 / watchMemory)}
 }
 
 // slowWatches ends watches whose clients do not read. Where the events that are being written
@@ -96,10 +106,11 @@ func (b *watchBytes) add(user string, n int64) {
 	}
 }
 
-// withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
-// A watch over a websocket, which would take the connection over, is refused.
+// withWatchLimits ends watches whose clients do not read, and refuses those of a user who has too many with 429.
+// It has to be inside of authentication. A watch over a websocket, which would take the connection over, is refused.
 func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
+	slots := fairness.NewSlots(limits.Watches, limits.Watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
 			if strings.EqualFold(req.Header.Get("Upgrade"), "websocket") { // as the generic handler asks
@@ -111,6 +122,14 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 			ctx, cancel := context.WithCancel(req.Context())
 			defer cancel()
 			req = req.WithContext(ctx)
+			release, ok := slots.Take(userOf(req))
+			if !ok {
+				err := apierrors.NewTooManyRequests("too many watches of this user are open", 1)
+				responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+				return
+			}
+			defer release()
+			keepHeader(req.Header, "Accept", "User-Agent") // all else would stay in memory as long as the watch
 			writer := slow.writer(w, req, cancel)
 			// What the server writes when the watch ends has a deadline as well.
 			defer writer.limitTime()
@@ -123,10 +142,7 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 
 // writer returns a writer for a watch, which ends by cancel.
 func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel func()) *watchWriter {
-	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: connections.Find(req)}
-	if user, ok := request.UserFrom(req.Context()); ok {
-		writer.user = AccountOf(user.GetName())
-	}
+	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: connections.Find(req), user: userOf(req)}
 	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 	writer.keepsEvents = ok && as.Convert != nil
 	query := req.URL.Query()
@@ -136,6 +152,23 @@ func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel fu
 		writer.initialUntil = s.clock.Now().Add(s.limits.WriteTimeout)
 	}
 	return writer
+}
+
+// userOf returns who a request counts for.
+func userOf(req *http.Request) string {
+	if user, ok := request.UserFrom(req.Context()); ok {
+		return AccountOf(user.GetName())
+	}
+	return ""
+}
+
+// keepHeader removes all fields of a header but those of these names.
+func keepHeader(header http.Header, names ...string) {
+	for name := range header {
+		if !slices.Contains(names, name) {
+			delete(header, name)
+		}
+	}
 }
 
 // isTrue reports whether a parameter of a request is true, as the generic handlers read it.

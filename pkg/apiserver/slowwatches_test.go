@@ -120,7 +120,7 @@ func (w *heldWatch) checkGoesOn(t *testing.T, name string) {
 }
 
 func newSlowWatches() *slowWatches {
-	return &slowWatches{limits: WatchLimits{UserBytes: 100, Bytes: 300, WriteTimeout: time.Minute},
+	return &slowWatches{limits: WatchLimits{UserBytes: 100, Bytes: 300, WriteTimeout: time.Minute, Watches: 100},
 		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
 
@@ -262,7 +262,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 		req := httptest.NewRequest(http.MethodGet, "/?resourceVersion=5", http.NoBody)
 		req.Header.Set("Accept", test.accept)
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
-		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute}
+		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute, Watches: 100}
 		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if _, err := w.Write(make([]byte, test.bytes)); err != nil || req.Context().Err() != nil {
 				t.Errorf("%s: a write: %v, its context %v", name, err, req.Context().Err())
@@ -283,7 +283,7 @@ func TestLargeInitialEvents(t *testing.T) {
 	req := httptest.NewRequest(http.MethodGet, "/?sendInitialEvents=True&allowWatchBookmarks=1", http.NoBody)
 	req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
-	limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute}
+	limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute, Watches: 100}
 	withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		for _, event := range []struct {
 			text string
@@ -310,7 +310,7 @@ func TestLargeEventsOfTheBeginning(t *testing.T) {
 		req := httptest.NewRequest(http.MethodGet, "/"+query, http.NoBody)
 		req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
-		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: timeout}
+		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: timeout, Watches: 100}
 		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			for range 2 {
 				_, _ = w.Write(make([]byte, maxKept+1))

@@ -78,7 +78,7 @@ func (w *watching) watch(t *testing.T, name, template string) *bufio.Reader {
 // A watch that is not read is ended for another one, and watches that are read stay open.
 func TestStuckWatches(t *testing.T) {
 	t.Parallel()
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour})
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour, Watches: 100})
 	templates := w.Client.AgentsV1alpha1().SandboxTemplates("default")
 	if _, err := templates.Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestStuckWatches(t *testing.T) {
 // A watch that is not read ends when the time of a write is over.
 func TestStuckWatchTimesOut(t *testing.T) {
 	t.Parallel()
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Second})
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Second, Watches: 100})
 	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func (c freezing) Read(p []byte) (int, error) {
 func TestFrozenConnection(t *testing.T) {
 	t.Parallel()
 	const watches = 80 // their events take more bytes than the buffers of a connection have
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond})
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond, Watches: 100})
 	tls, err := rest.TLSConfigFor(w.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -91,20 +91,6 @@ func Find(req *http.Request) *Conn {
 	return local.conn
 }
 
-// Handler marks the connection of each request as busy while a handler handles it. It aborts requests whose
-// connection is closed already.
-func Handler(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if conn := Find(req); conn != nil {
-			if !conn.StartRequest() {
-				panic(http.ErrAbortHandler)
-			}
-			defer conn.EndRequest()
-		}
-		handler.ServeHTTP(w, req)
-	})
-}
-
 // StartRequest is called when the handler of a request starts. It returns false if the connection is closed.
 func (c *Conn) StartRequest() bool {
 	c.pool.mu.Lock()
@@ -167,7 +153,7 @@ func (c *Conn) mayRead(n int) bool {
 	if c.from == nil || c.requests > 0 || c.release != nil {
 		return true
 	}
-	if c.read += n; c.read <= headersWithoutSlot {
+	if c.read += n; c.read <= c.pool.limits.WithoutSlot {
 		return true
 	}
 	release, ok := slots.Take(c.source)

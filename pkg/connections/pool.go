@@ -16,10 +16,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-// headersWithoutSlot is how many bytes may be read from a connection without a slot, while none of its
-// requests is handled. They are the TLS handshake and the headers of the next request.
-const headersWithoutSlot = 16 << 10
-
 // Limits bound what connections take.
 type Limits struct {
 	// Open is how many may be open.
@@ -27,18 +23,22 @@ type Limits struct {
 	// ResponseGrace is how long a connection is protected from being closed for another after its last
 	// request was handled: the response may not be sent yet. MarkIdle ends it.
 	ResponseGrace time.Duration
-	// LargeHeaders are slots for connections from which much is read while none of their requests is
-	// handled, so most likely large headers. One that gets none is closed. Nil is no limit.
+	// LargeHeaders are slots for connections from which more than WithoutSlot bytes are read while none of
+	// their requests is handled: the TLS handshake and the headers of the next request, so most likely large
+	// headers. One that gets none is closed. Nil is no limit.
 	LargeHeaders *fairness.Sources
+	WithoutSlot  int
+	// Unread bounds responses that are not read. Without slots there is no limit.
+	Unread UnreadLimits
 }
 
 // Counter counts events.
 type Counter interface{ Inc() }
 
 // Metrics count the connections that a pool closes: those that it does not admit, those without a request
-// that it closes for others, and those that get no slot for large headers. LargeHeaders may be nil if
-// Limits.LargeHeaders is.
-type Metrics struct{ Refused, Evicted, LargeHeaders Counter }
+// that it closes for others, and those that get no slot for large headers or for an unread response.
+// LargeHeaders and Unread may be nil if Limits has no such slots.
+type Metrics struct{ Refused, Evicted, LargeHeaders, Unread Counter }
 
 // Pool has the open connections of a server, of all its listeners. When there are too many, it
 // closes an idle one for a new one: one on which no request is handled. So clients cannot keep others out

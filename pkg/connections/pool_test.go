@@ -57,9 +57,10 @@ func TestConnectionThatIsClosedForAnother(t *testing.T) {
 // TestLargeHeaders: connections from which much is read without a request have slots. They are shared by
 // source, and given back when a request is handled or the connection is closed.
 func TestLargeHeaders(t *testing.T) {
+	const withoutSlot = 1000
 	var refused count
 	slots := fairness.NewSources(8, 2)
-	all := NewPool(Limits{Open: 100, LargeHeaders: slots}, Metrics{LargeHeaders: &refused})
+	all := NewPool(Limits{Open: 100, LargeHeaders: slots, WithoutSlot: withoutSlot}, Metrics{LargeHeaders: &refused})
 	open := func(address string) *Conn {
 		conn, _, ok := all.admit(peer{address: address})
 		if !ok {
@@ -75,11 +76,11 @@ func TestLargeHeaders(t *testing.T) {
 		return err == nil
 	}
 	first, second := open("10.0.0.1:1"), open("10.0.0.1:2")
-	if !read(first, 1<<20) || !read(second, headersWithoutSlot) || !read(second, 1) || !read(first, 1<<20) {
+	if !read(first, 1<<20) || !read(second, withoutSlot) || !read(second, 1) || !read(first, 1<<20) {
 		t.Fatal("a source gets no two slots")
 	}
 	third := open("10.0.0.1:3")
-	if !read(third, headersWithoutSlot) || read(third, 1) || refused != 1 || all.Open() != 2 || third.StartRequest() {
+	if !read(third, withoutSlot) || read(third, 1) || refused != 1 || all.Open() != 2 || third.StartRequest() {
 		t.Error("a source has more than its slots")
 	}
 	if !read(open("10.0.0.2:1"), 1<<20) {
@@ -93,7 +94,7 @@ func TestLargeHeaders(t *testing.T) {
 		t.Error("the slot is not given back when a request is handled")
 	}
 	first.EndRequest()
-	if !read(first, headersWithoutSlot) || read(first, 1) {
+	if !read(first, withoutSlot) || read(first, 1) {
 		t.Error("what is read after a request is not counted, or what came before it is")
 	}
 	if err := second.Close(); err != nil || !read(open("10.0.0.1:5"), 1<<20) {
@@ -118,7 +119,7 @@ func TestHandler(t *testing.T) {
 			if found := Find(req); found != nil && (found != conn || !found.Busy()) {
 				t.Errorf("the request has %+v", found)
 			}
-		})).ServeHTTP(nil, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		}), HeaderLimits{Bytes: 100}).ServeHTTP(nil, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 		return false
 	}
 	if handle(ctx) || handle(t.Context()) || handled != 2 || conn.Busy() {

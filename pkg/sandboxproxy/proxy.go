@@ -238,6 +238,10 @@ func (p *Proxy) modify(resp *http.Response) error {
 	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols || resp.StatusCode > 999 {
 		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
 	}
+	if len(resp.Header) > maxFields {
+		resp.Header = nil // the answer to the client is kept until the client has read it
+		return fmt.Errorf("the sandbox has answered with more than %d header fields", maxFields)
+	}
 	// What is left of a body must not be taken for the next request of the connection.
 	if pr.body != nil && pr.protoMajor == 1 && !pr.body.done.Load() {
 		resp.Header.Set("Connection", "close")

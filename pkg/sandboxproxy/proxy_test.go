@@ -319,7 +319,18 @@ func TestLongHeaders(t *testing.T) {
 	s.box("a", "127.9.0.30", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Long", strings.Repeat("x", int(r.ContentLength)))
 	})
-	for size, want := range map[int]int{32 << 10: http.StatusOK, 128 << 10: http.StatusBadGateway} {
+	s.box("b", "127.9.0.31", func(w http.ResponseWriter, r *http.Request) {
+		for i := range r.ContentLength {
+			w.Header().Set(fmt.Sprint("X", i), "")
+		}
+	})
+	for fields, want := range map[int]int{100: http.StatusOK, 300: http.StatusBadGateway} {
+		resp, _ := s.do(http.DefaultClient, s.request("b", "POST", "/", strings.NewReader(strings.Repeat("x", fields))))
+		if resp.StatusCode != want {
+			t.Errorf("%d headers are answered with %d, want %d", fields, resp.StatusCode, want)
+		}
+	}
+	for size, want := range map[int]int{12 << 10: http.StatusOK, 64 << 10: http.StatusBadGateway} {
 		resp, _ := s.do(http.DefaultClient, s.request("a", "POST", "/", strings.NewReader(strings.Repeat("x", size))))
 		if resp.StatusCode != want {
 			t.Errorf("a header of %d bytes is answered %d, want %d", size, resp.StatusCode, want)

@@ -28,9 +28,9 @@ const (
 	nonRepeatableIdleTimeout = time.Second
 	idlePerPort              = 64
 	idleInAll                = 4096
-	// maxHeader is how long the headers of an answer may be together. They are in memory as
-	// long as the answer lasts.
-	maxHeader = 64 << 10
+	// maxHeader is how many bytes the headers of a response may have together, and maxFields how many of them
+	// there may be. They are in memory as long as the response lasts, where a short field takes about 150 bytes.
+	maxHeader, maxFields = 16 << 10, 200
 	// streamWindow and connectionWindow are how much of HTTP/2 answers is taken in that
 	// is not read yet. Some streams that are not read do not stop the others.
 	streamWindow     = 64 << 10

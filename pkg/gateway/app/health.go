@@ -12,13 +12,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
+// maxProbes is how many connections there may be to the port of health, or to that of metrics.
+const maxProbes = 64
+
 // serveHealth serves /healthz and /readyz for the kubelet. ready returns an error if the gateway is not ready.
 func serveHealth(ctx context.Context, address string, ready func() error) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
-	return server.Serve(ctx, listener, nil, health(ready))
+	return server.Serve(ctx, server.NewConnectionPool(maxProbes).Listener(listener), nil, health(ready))
 }
 
 func health(ready func() error) http.Handler {

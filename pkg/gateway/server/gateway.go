@@ -99,7 +99,7 @@ func New(c Config) (*Gateway, error) {
 	})
 	return &Gateway{
 		keyWatcher: c.KeyWatcher, table: table, forwarder: forwarder, handler: dispatch(api, sandboxes),
-		connections: newConnectionPool(c.MaxAPIRequests + c.MaxForwardedRequests),
+		connections: NewConnectionPool(c.MaxAPIRequests + c.MaxForwardedRequests),
 	}, nil
 }
 

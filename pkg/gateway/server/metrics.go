@@ -54,8 +54,24 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
+	largeHeadersRefused = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "connections_large_headers_refused_total",
+		Help:           "How many connections were closed because they had large headers and all slots for such were taken.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	unreadClosed = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "connections_unread_closed_total",
+		Help:           "How many connections were closed because their clients did not read the responses, and there were too many such responses.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsRefused, connectionsEvicted)
+		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsRefused, connectionsEvicted, largeHeadersRefused, unreadClosed)
 	})
 )
 

@@ -19,14 +19,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
 const (
 	// headerTimeout is how long the headers of a request may take to arrive.
 	headerTimeout = 10 * time.Second
-	// maxHeader is how many bytes the headers of a request may have together.
-	maxHeader = 64 << 10
+	// maxHeader is how many bytes the headers of a request may have together. headersWithoutSlot is how many may
+	// be received of them on any number of connections at a time. For more, a connection needs one of
+	// largeHeaders slots, of which a source has at most a quarter.
+	maxHeader, headersWithoutSlot, largeHeaders = 32 << 10, 4 << 10, 512
 	// idleTimeout is how long a connection may be without a request.
 	idleTimeout = 2 * time.Minute
 	// drainTimeout is how long requests may take to end when the server ends.
@@ -43,13 +46,25 @@ const (
 	// streamBuffer is how many bytes of the body of a request of HTTP/2 the server keeps before the handler
 	// reads them. With that, a request that is forwarded takes up to 100 KiB.
 	streamBuffer = 64 << 10
+	// maxUnread is how many responses of HTTP/2 may be unread for unreadAfter. A source has at most a quarter.
+	maxUnread, unreadAfter = 8192, 2 * time.Second
 	// responseGrace is how long a connection is not closed for another after its last request was handled.
 	responseGrace = time.Second
 )
 
-func newConnectionPool(maxOpen int) *connections.Pool {
-	return connections.NewPool(connections.Limits{Open: maxOpen, ResponseGrace: responseGrace},
-		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted})
+// headerLimits are those of a request.
+var headerLimits = connections.HeaderLimits{Fields: 100, Bytes: maxHeader}
+
+// NewConnectionPool returns a pool for connections of clients that are not known.
+func NewConnectionPool(maxOpen int) *connections.Pool {
+	return connections.NewPool(
+		connections.Limits{
+			Open: maxOpen, ResponseGrace: responseGrace,
+			LargeHeaders: fairness.NewSources(largeHeaders, largeHeaders/4), WithoutSlot: headersWithoutSlot,
+			Unread: connections.UnreadLimits{Slots: fairness.NewSources(maxUnread, maxUnread/4), After: unreadAfter},
+		},
+		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused, Unread: unreadClosed},
+	)
 }
 
 // Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
@@ -84,7 +99,7 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 				}
 			}()
 			handler.ServeHTTP(w, r)
-		})),
+		}), headerLimits),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			// routes and apikeys limit reads for unknown ids by this source (lookups.Group.Do).

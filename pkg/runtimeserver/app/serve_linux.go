@@ -33,7 +33,7 @@ import (
 
 const (
 	maxConnections    = 1024
-	maxHeaderBytes    = 64 << 10
+	maxHeaderBytes    = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	// shutdownGrace is how long requests have to end when all processes have ended.
