@@ -36,8 +36,11 @@ func TestLongSelectors(t *testing.T) {
 		"watch by its path":         {http.MethodGet, kruise + "watch/namespaces/default/sandboxclaims?", "timeoutSeconds=1&labelSelector=" + long, http.StatusBadRequest},
 		"deletecollection":          {http.MethodDelete, all, "labelSelector=" + long, http.StatusBadRequest},
 		"a second one":              {http.MethodGet, all, "labelSelector=a&labelSelector=" + long, http.StatusBadRequest},
-		"escaped, of as many bytes": {http.MethodGet, all, "labelSelector=" + url.QueryEscape("a in ("+strings.Repeat("b,", 2000)+"b)"), http.StatusOK},
-		"not too long":              {http.MethodGet, all, "labelSelector=" + long[:8000] + "a", http.StatusOK},
+		"escaped, of as many bytes": {http.MethodGet, all, "labelSelector=" + url.QueryEscape("a in ("+strings.Repeat(strings.Repeat("b", 30)+",", 200)+"b)"), http.StatusOK},
+		"many values":               {http.MethodGet, all, "labelSelector=" + url.QueryEscape("a in ("+strings.Repeat("b,", 256)+"b)"), http.StatusBadRequest},
+		"many requirements":         {http.MethodGet, all, "labelSelector=" + long[:3*256] + "!a", http.StatusBadRequest},
+		"many in two selectors":     {http.MethodGet, all, "labelSelector=" + long[:3*128] + "!a&fieldSelector=" + strings.Repeat("metadata.name!%3Dx,", 130) + "metadata.name!%3Dx", http.StatusBadRequest},
+		"not too long":              {http.MethodGet, all, "labelSelector=" + long[:3*255] + "!a", http.StatusOK},
 		"another parameter":         {http.MethodGet, all, "other=" + long, http.StatusOK},
 	} {
 		code, answer := w.do(t, tc.method, tc.path+tc.selectors, contentJSON, "")
