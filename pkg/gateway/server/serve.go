@@ -49,7 +49,7 @@ const (
 
 func newConnectionPool(maxOpen int) *connections.Pool {
 	return connections.NewPool(connections.Limits{Open: maxOpen, ResponseGrace: responseGrace},
-		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted})
+		connections.Metrics{Open: connectionsOpen, Refused: connectionsRefused, Evicted: connectionsEvicted})
 }
 
 // Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
