@@ -56,7 +56,7 @@ pkg/tokens: pkg/fairness | runtime serving etcd
 pkg/version: | client server
 
 # The API server.
-pkg/podaddress: apis/sandbox/v1alpha1 | runtime server etcd
+pkg/podaddress: apis/sandbox/v1alpha1 pkg/fairness | runtime server etcd
 pkg/sandboxproxy: apis/sandbox/v1alpha1 | client server etcd
 pkg/allocator: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/podtemplate pkg/poolindex pkg/store/etcdtxn
 pkg/allocator/candidates: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator/plan pkg/allocator/queue pkg/claims pkg/inplace pkg/podtemplate pkg/poolindex pkg/store/etcdtxn

@@ -28,7 +28,8 @@ func withClaimOptions(handler http.Handler) http.Handler {
 		if req.Header.Get(strictHeader) == "true" {
 			req = req.WithContext(sandboxclaim.WithStrict(req.Context()))
 		}
-		if asksForTokens(req) {
+		// It costs other requests no allocation.
+		if strings.Contains(req.URL.RawQuery, v1alpha1.RuntimeAccessParameter) && asksForTokens(req) {
 			tokens := &sandboxclaim.ResponseTokens{}
 			req = req.WithContext(sandboxclaim.WithResponseTokens(req.Context(), tokens))
 			w = responsewriter.WrapForHTTP1Or2(&tokenWriter{ResponseWriter: w, tokens: tokens})
@@ -38,13 +39,10 @@ func withClaimOptions(handler http.Handler) http.Handler {
 }
 
 // asksForTokens reports whether a request creates a claim in our group, whose claims have the
-// subresource, and has the parameter. It costs other requests no allocation.
+// subresource, and has the parameter.
 func asksForTokens(req *http.Request) bool {
-	if req.Method != http.MethodPost || !strings.Contains(req.URL.RawQuery, v1alpha1.RuntimeAccessParameter) {
-		return false
-	}
 	info, ok := request.RequestInfoFrom(req.Context())
-	return ok && info.APIGroup == v1alpha1.GroupName && info.Resource == "sandboxclaims" && info.Subresource == "" &&
+	return ok && req.Method == http.MethodPost && info.APIGroup == v1alpha1.GroupName && info.Resource == "sandboxclaims" && info.Subresource == "" &&
 		req.URL.Query().Get(v1alpha1.RuntimeAccessParameter) == "true"
 }
 

@@ -201,8 +201,8 @@ func (cfg *Config) Complete() CompletedConfig {
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
 		handler = withBodies(withClaimOptions(handler), newBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
-		handler = withReads(handler, withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits)))
-		handler = withResponseDeadline(handler, config, clock.RealClock{})
+		reads := withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
+		handler = withResponseDeadline(handler, reads, config, clock.RealClock{})
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -211,17 +211,6 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}
-}
-
-// withReads handles reads, which watches are too, by reads, and other requests by handler.
-func withReads(handler, reads http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == http.MethodGet || req.Method == http.MethodHead {
-			reads.ServeHTTP(w, req)
-			return
-		}
-		handler.ServeHTTP(w, req)
-	})
 }
 
 // Server is the API server.

@@ -38,6 +38,6 @@ func newConnections() *connections.Pool {
 	headers := max(open/8, minLargeHeaders)
 	return connections.NewPool(
 		connections.Limits{Open: open, ResponseGrace: connectionGrace, LargeHeaders: fairness.NewSources(headers, headers/4), WithoutSlot: headersWithoutSlot},
-		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused},
+		connections.Metrics{Open: connectionsOpen, Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused},
 	)
 }

@@ -29,6 +29,14 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"version"})
 
+	connectionsOpen = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "apiserver",
+		Name:           "connections",
+		Help:           "Number of connections that are open.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	connectionsRefused = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace:      "sandlot",
 		Subsystem:      "apiserver",
@@ -41,7 +49,7 @@ var (
 		Namespace:      "sandlot",
 		Subsystem:      "apiserver",
 		Name:           "connections_evicted_total",
-		Help:           "Number of connections without a request that were closed for new ones, because there were too many.",
+		Help:           "Number of connections that were closed for new ones, because there were too many: such without a request, or of a source that had more than its share.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
@@ -54,7 +62,7 @@ var (
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(feedLists, buildInfo, connectionsRefused, connectionsEvicted, largeHeadersRefused)
+		legacyregistry.MustRegister(feedLists, buildInfo, connectionsOpen, connectionsRefused, connectionsEvicted, largeHeadersRefused)
 		buildInfo.WithLabelValues(version.Get()).Set(1)
 	})
 )

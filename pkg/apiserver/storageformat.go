@@ -29,7 +29,11 @@ const (
 	// the format of the store at its start is in the list of servers within that time.
 	formatSettle = 30 * time.Second
 	// formatKept is for how long a server stores protobuf after it has seen itself in the list of servers.
-	// It is so much less than formatSettle that what it has encoded by then is written by then, too.
+	// It is so much less than formatSettle that what it has encoded by then is written by then, too. Nothing
+	// guarantees that: a transaction that etcd takes more than 10 s later, while its server is not in the list,
+	// may stay protobuf behind the rewrite, and then only earlier versions cannot read it. To compare the lease
+	// in each transaction would prevent it, but the generic store makes its transactions itself, and all writes
+	// would pay for it. docs/versions.md says what to do.
 	formatKept = 20 * time.Second
 	// formatPause is how long a server waits after it could not store all as JSON: it reads the whole store.
 	formatPause = 5 * time.Minute

@@ -29,10 +29,10 @@ type watching struct {
 	ended  chan string
 }
 
-func startWatching(t *testing.T, limits apiserver.WatchLimits) *watching {
+func startWatching(t *testing.T, limits apiserver.WatchLimits, options ...testutil.Option) *watching {
 	t.Helper()
-	w := &watching{ended: make(chan string, 10)}
-	w.Server = testutil.Start(t, testutil.WithConfig(func(c *apiserver.Config) {
+	w := &watching{ended: make(chan string, 1000)}
+	w.Server = testutil.Start(t, append(options, testutil.WithConfig(func(c *apiserver.Config) {
 		c.ExtraConfig.WatchLimits = limits
 		chain := c.GenericConfig.BuildHandlerChainFunc
 		c.GenericConfig.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
@@ -43,7 +43,7 @@ func startWatching(t *testing.T, limits apiserver.WatchLimits) *watching {
 				}
 			}), config)
 		}
-	}))
+	}))...)
 	tls, err := rest.TLSConfigFor(w.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
@@ -88,5 +87,5 @@ func (c *connection) nameProgram(command *cobra.Command) {
 
 // say tells the user something that is no result. What servers say is in it, escaped.
 func (c *connection) say(format string, args ...any) {
-	_, _ = fmt.Fprintln(c.ErrOut, printers.EscapeTerminal(fmt.Sprintf(format, args...))) // there is no one else to tell
+	_, _ = fmt.Fprintln(c.ErrOut, printable(fmt.Sprintf(format, args...))) // there is no one else to tell
 }

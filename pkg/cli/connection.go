@@ -102,5 +102,5 @@ type escapedWarnings struct{ rest.WarningHandler }
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w escapedWarnings) HandleWarningHeader(code int, agent, text string) {
-	w.WarningHandler.HandleWarningHeader(code, agent, printers.EscapeTerminal(text))
+	w.WarningHandler.HandleWarningHeader(code, agent, printable(text))
 }

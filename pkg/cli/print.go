@@ -81,7 +81,7 @@ func newTable(columns []column, rows [][]string) *metav1.Table {
 	for _, cells := range rows {
 		row := metav1.TableRow{}
 		for _, cell := range cells {
-			row.Cells = append(row.Cells, orNone(cell))
+			row.Cells = append(row.Cells, orNone(printable(cell)))
 		}
 		table.Rows = append(table.Rows, row)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 
-	"k8s.io/cli-runtime/pkg/printers"
 	utilexec "k8s.io/client-go/util/exec"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
@@ -45,7 +44,7 @@ func Report(w io.Writer, err error) int {
 	if !known {
 		text = "Error: " + err.Error()
 	}
-	_, _ = fmt.Fprintln(w, printers.EscapeTerminal(text)) // there is no one else to tell
+	_, _ = fmt.Fprintln(w, printable(text)) // there is no one else to tell
 	switch {
 	case ended:
 		return remote.ExitStatus()

@@ -54,14 +54,15 @@ type Conn struct {
 	source, site string
 
 	// The lock of the pool guards the following fields. from is nil when the connection has left the
-	// pool. requests is how many requests are handled; idle is set if there is none.
-	from     *sourceConns
-	requests int
-	idle     *list.Element
+	// pool, and place is its place there. requests is how many requests are handled; idle is set if there is
+	// none.
+	from        *sourceConns
+	requests    int
+	place, idle *list.Element
 	// protectedUntil is until when it is not closed for another.
 	protectedUntil time.Time
-	// read is how many bytes were read since a request was handled last, and release releases the slot
-	// for large headers, if the connection has one.
+	// read is how many bytes were read while no request was handled, and release releases the slot for large
+	// headers, if the connection has one.
 	read    int
 	release func()
 }
@@ -143,6 +144,12 @@ func (c *Conn) Read(b []byte) (int, error) {
 }
 
 // mayRead counts bytes that were read. It returns false if they take a slot and there is none.
+//
+// Over HTTP/2 they can be a body: the headers of a request may be read together with what follows them, and its
+// handler starts a moment later, which releases the slot. In that moment an upload of more than
+// headersWithoutSlot takes a slot on a connection that has no other request. The connection is closed only if
+// the source has no slot left, or all sources have none, so if clients send large headers at that moment. Its
+// client gets an error of the connection, and StartRequest keeps the request from being handled.
 func (c *Conn) mayRead(n int) bool {
 	slots := c.pool.limits.LargeHeaders
 	if slots == nil {

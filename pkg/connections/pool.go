@@ -32,17 +32,30 @@ type Limits struct {
 	Unread UnreadLimits
 }
 
+// busyShare is which part of Limits.Open the connections of a site may take without losing busy ones to others.
+const busyShare = 4
+
 // Counter counts events.
 type Counter interface{ Inc() }
 
-// Metrics count the connections that a pool closes: those that it does not admit, those without a request
-// that it closes for others, and those that get no slot for large headers or for an unread response.
+// Gauge counts what there is.
+type Gauge interface {
+	Counter
+	Dec()
+}
+
+// Metrics count the connections that are open, and those that a pool closes: those that it does not admit,
+// those that it closes for others, and those that get no slot for large headers or for an unread response.
 // LargeHeaders and Unread may be nil if Limits has no such slots.
-type Metrics struct{ Refused, Evicted, LargeHeaders, Unread Counter }
+type Metrics struct {
+	Open                                   Gauge
+	Refused, Evicted, LargeHeaders, Unread Counter
+}
 
 // Pool has the open connections of a server, of all its listeners. When there are too many, it
 // closes an idle one for a new one: one on which no request is handled. So clients cannot keep others out
-// with connections that they do not use.
+// with connections that they do not use. If there is no idle one, a site that has more than a quarter of all
+// loses a busy one to another site: fewer than four sites cannot keep others out with busy connections.
 type Pool struct {
 	limits  Limits
 	metrics Metrics
@@ -60,9 +73,9 @@ type siteConns struct {
 
 // sourceConns has the connections of a source: an IPv4 address or a /64 of IPv6 addresses.
 type sourceConns struct {
-	open int
-	// idle are the *Conn without a request, those whose last request was longest ago first.
-	idle list.List
+	// all are its *Conn, the oldest first, and idle those without a request, those whose last request was
+	// longest ago first.
+	all, idle list.List
 }
 
 // NewPool returns an empty pool.
@@ -89,6 +102,9 @@ func (p *Pool) admit(conn net.Conn) (admitted, closed *Conn, ok bool) {
 	defer p.mu.Unlock()
 	if p.open >= p.limits.Open {
 		if closed = p.findIdle(admitted); closed == nil {
+			closed = p.findBusy(admitted.site)
+		}
+		if closed == nil {
 			return nil, nil, false
 		}
 		p.remove(closed)
@@ -128,16 +144,17 @@ func (p *Pool) findIdle(newcomer *Conn) *Conn {
 func (s *siteConns) findIdle(own *sourceConns, now time.Time) *Conn {
 	ownOpen := 0
 	if own != nil {
-		ownOpen = own.open
+		ownOpen = own.all.Len()
 	}
 	var found *Conn
 	most := 0
 	for _, its := range s.sources {
-		if its.open <= most || its != own && its.open <= ownOpen {
+		open := its.all.Len()
+		if open <= most || its != own && open <= ownOpen {
 			continue
 		}
 		if conn := its.findIdle(now); conn != nil {
-			found, most = conn, its.open
+			found, most = conn, open
 		}
 	}
 	return found
@@ -153,6 +170,28 @@ func (s *sourceConns) findIdle(now time.Time) *Conn {
 	return nil
 }
 
+// findBusy returns the busy connection to close for a new one of a site, or nil: of another site that has more
+// than its share, the oldest of its source that has most.
+func (p *Pool) findBusy(newcomer string) *Conn {
+	most := p.limits.Open / busyShare
+	var loser *siteConns
+	for site, its := range p.sites {
+		if site != newcomer && its.open > most {
+			loser, most = its, its.open
+		}
+	}
+	if loser == nil {
+		return nil
+	}
+	var from *sourceConns
+	for _, its := range loser.sources {
+		if from == nil || its.all.Len() > from.all.Len() {
+			from = its
+		}
+	}
+	return from.all.Front().Value.(*Conn)
+}
+
 func (p *Pool) add(conn *Conn) {
 	its := p.sites[conn.site]
 	if its == nil {
@@ -165,9 +204,9 @@ func (p *Pool) add(conn *Conn) {
 		its.sources[conn.source] = from
 	}
 	p.open++
+	p.metrics.Open.Inc()
 	its.open++
-	from.open++
-	conn.from, conn.idle = from, from.idle.PushBack(conn)
+	conn.from, conn.place, conn.idle = from, from.all.PushBack(conn), from.idle.PushBack(conn)
 }
 
 func (p *Pool) remove(conn *Conn) {
@@ -180,12 +219,14 @@ func (p *Pool) remove(conn *Conn) {
 	conn.releaseSlot()
 	its := p.sites[conn.site]
 	p.open--
+	p.metrics.Open.Dec()
 	its.open--
-	if conn.from.open--; conn.from.open == 0 {
+	conn.from.all.Remove(conn.place)
+	if conn.from.all.Len() == 0 {
 		delete(its.sources, conn.source)
 	}
 	if its.open == 0 {
 		delete(p.sites, conn.site)
 	}
-	conn.from, conn.idle = nil, nil
+	conn.from, conn.place, conn.idle = nil, nil, nil
 }

@@ -32,25 +32,33 @@ type count int
 // Inc implements Counter.
 func (c *count) Inc() { *c++ }
 
+// Dec implements Gauge.
+func (c *count) Dec() { *c-- }
+
 // TestConnectionThatIsClosedForAnother: a new connection replaces an idle one, whose next request is not
-// handled then. A busy connection is not replaced, nor one whose response may not be sent yet.
+// handled then. A busy connection of its source is not replaced, nor one whose response may not be sent yet.
 func TestConnectionThatIsClosedForAnother(t *testing.T) {
-	all := NewPool(Limits{Open: 1, ResponseGrace: time.Hour}, Metrics{})
+	var open count
+	all := NewPool(Limits{Open: 1, ResponseGrace: time.Hour}, Metrics{Open: &open})
 	first, _, _ := all.admit(peer{address: "10.0.0.1:1"})
 	second, closed, ok := all.admit(peer{address: "10.0.0.2:1"})
 	if !ok || closed != first || first.StartRequest() || !second.StartRequest() {
 		t.Fatal("the first connection is still used")
 	}
-	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); ok {
+	if _, _, ok := all.admit(peer{address: "10.0.0.2:2"}); ok {
 		t.Error("a busy connection was replaced")
 	}
 	second.EndRequest()
-	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); ok {
+	if _, _, ok := all.admit(peer{address: "10.0.0.2:2"}); ok {
 		t.Error("a connection was replaced before its response was sent")
 	}
 	second.MarkIdle()
-	if _, _, ok := all.admit(peer{address: "10.0.0.3:1"}); !ok {
-		t.Error("a connection was not replaced after its response was sent")
+	third, _, ok := all.admit(peer{address: "10.0.0.2:2"})
+	if !ok || open != 1 {
+		t.Fatalf("a connection was not replaced after its response was sent, or the gauge is wrong: %d", open)
+	}
+	if err := third.Close(); err != nil || open != 0 || all.Open() != 0 {
+		t.Errorf("without connections, %d are counted, error %v", open, err)
 	}
 }
 
@@ -60,7 +68,7 @@ func TestLargeHeaders(t *testing.T) {
 	const withoutSlot = 1000
 	var refused count
 	slots := fairness.NewSources(8, 2)
-	all := NewPool(Limits{Open: 100, LargeHeaders: slots, WithoutSlot: withoutSlot}, Metrics{LargeHeaders: &refused})
+	all := NewPool(Limits{Open: 100, LargeHeaders: slots, WithoutSlot: withoutSlot}, Metrics{Open: new(count), LargeHeaders: &refused})
 	open := func(address string) *Conn {
 		conn, _, ok := all.admit(peer{address: address})
 		if !ok {
@@ -105,7 +113,7 @@ func TestLargeHeaders(t *testing.T) {
 // TestHandler: a connection is busy while its request is handled, and a request whose connection was closed for
 // another is not handled.
 func TestHandler(t *testing.T) {
-	all := NewPool(Limits{Open: 1}, Metrics{})
+	all := NewPool(Limits{Open: 1}, Metrics{Open: new(count)})
 	conn, _, _ := all.admit(peer{address: "10.0.0.1:1"})
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, conn.LocalAddr())
 	handled := 0

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,15 +63,10 @@ type unreadServer struct {
 	closed atomicCount
 }
 
-type atomicCount struct{ atomic.Int64 }
-
-// Inc implements Counter.
-func (c *atomicCount) Inc() { c.Add(1) }
-
 func startUnreadServer(t *testing.T) *unreadServer {
 	t.Helper()
 	s := &unreadServer{slots: fairness.NewSources(64, 4)}
-	pool := NewPool(Limits{Open: 100, Unread: UnreadLimits{Slots: s.slots, After: time.Millisecond}}, Metrics{Unread: &s.closed})
+	pool := NewPool(Limits{Open: 100, Unread: UnreadLimits{Slots: s.slots, After: time.Millisecond}}, Metrics{Open: new(atomicCount), Unread: &s.closed})
 	s.Server = httptest.NewUnstartedServer(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a short response")
 	}), HeaderLimits{Fields: 100, Bytes: 1 << 20}))

@@ -21,10 +21,16 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-// readTimeout bounds one read of a Pod.
-const readTimeout = 5 * time.Second
+const (
+	// readTimeout bounds one read of a Pod, and the time that it waits for a slot.
+	readTimeout = 5 * time.Second
+	// maxReads is how many Pods are read at a time. Each may take some MiB of memory. A namespace has at most
+	// what it leaves free for others.
+	maxReads = 512
+)
 
 var (
 	// ErrStale means that the address in the status of a sandbox is not, or no longer, that of the
@@ -37,15 +43,20 @@ var (
 // Verifier verifies the addresses of sandboxes.
 type Verifier struct {
 	pods corev1client.PodsGetter
+	// reads are the slots of reads, by namespace.
+	reads *fairness.Slots
 }
 
 // New returns a Verifier that reads Pods through a client. Without a cluster, the client is nil
 // and only simulated sandboxes pass.
-func New(pods corev1client.PodsGetter) *Verifier { return &Verifier{pods} }
+func New(pods corev1client.PodsGetter) *Verifier {
+	return &Verifier{pods, fairness.NewSlots(maxReads, maxReads)}
+}
 
 // Verify returns nil if the Pod of a sandbox exists, has the UID and the address that the status
 // of the sandbox has, and is running and not being deleted. It reads the Pod from kube-apiserver
-// on each call. Errors wrap ErrStale or ErrUnavailable, or are that of ctx.
+// on each call, and waits while too many of the namespace are being read. Errors wrap ErrStale or
+// ErrUnavailable, or are that of ctx.
 func (v *Verifier) Verify(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	info := &sb.Status.PodInfo
 	switch {
@@ -58,7 +69,7 @@ func (v *Verifier) Verify(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	pod, err := v.pods.Pods(sb.Namespace).Get(reading, sb.Name, metav1.GetOptions{}) // not from the watch cache
+	pod, err := v.read(reading, sb)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: the pod is gone", ErrStale)
@@ -68,6 +79,16 @@ func (v *Verifier) Verify(ctx context.Context, sb *v1alpha1.Sandbox) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return verify(pod, info)
+}
+
+// read reads the Pod of a sandbox.
+func (v *Verifier) read(ctx context.Context, sb *v1alpha1.Sandbox) (*corev1.Pod, error) {
+	release, err := v.reads.Wait(ctx, sb.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("too many pods of namespace %s are read at a time: %w", sb.Namespace, err)
+	}
+	defer release()
+	return v.pods.Pods(sb.Namespace).Get(ctx, sb.Name, metav1.GetOptions{}) // not from the watch cache
 }
 
 // PartOf returns a copy of a sandbox with only the fields that Verify and Simulated read, so that the caller

@@ -156,7 +156,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestConnectionsWithRequests: connections whose requests are handled are not closed for others.
+// TestConnectionsWithRequests: connections whose requests are handled are not closed for others of their source.
 func TestConnectionsWithRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
@@ -182,7 +182,7 @@ func TestConnectionsWithRequests(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if _, err := ask(t, connect(t, p, "10.0.0.2:1")); !errors.Is(err, io.ErrClosedPipe) {
+		if _, err := ask(t, connect(t, p, "10.0.0.1:1")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("one more connection: %v", err)
 		}
 		close(goOn)

@@ -38,6 +38,14 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"to"})
 
+	connectionsOpen = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "connections",
+		Help:           "How many connections are open.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	connectionsRefused = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace:      "sandlot",
 		Subsystem:      "gateway",
@@ -50,7 +58,7 @@ var (
 		Namespace:      "sandlot",
 		Subsystem:      "gateway",
 		Name:           "connections_evicted_total",
-		Help:           "How many connections without a request were closed for new ones, because there were too many.",
+		Help:           "How many connections were closed for new ones, because there were too many: such without a request, or of a source that had more than its share.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
@@ -71,7 +79,7 @@ var (
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsRefused, connectionsEvicted, largeHeadersRefused, unreadClosed)
+		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsOpen, connectionsRefused, connectionsEvicted, largeHeadersRefused, unreadClosed)
 	})
 )
 

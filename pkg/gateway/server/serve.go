@@ -63,7 +63,7 @@ func NewConnectionPool(maxOpen int) *connections.Pool {
 			LargeHeaders: fairness.NewSources(largeHeaders, largeHeaders/4), WithoutSlot: headersWithoutSlot,
 			Unread: connections.UnreadLimits{Slots: fairness.NewSources(maxUnread, maxUnread/4), After: unreadAfter},
 		},
-		connections.Metrics{Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused, Unread: unreadClosed},
+		connections.Metrics{Open: connectionsOpen, Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused, Unread: unreadClosed},
 	)
 }
 
