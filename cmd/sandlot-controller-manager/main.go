@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	memory.SetLimitFromCgroup(os.Stderr)
+	memory.FollowLimit(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := manager.NewCommand().ExecuteContext(ctx)

@@ -18,11 +18,14 @@ import (
 // itself, and pages of files.
 const Share = 0.9
 
-// SetLimitFromCgroup has Go collect garbage before the kernel ends the program: Go's memory limit
-// becomes nine tenths of that of the cgroup, if that has one. The environment variable
-// GOMEMLIMIT, where it is set, goes before. log gets the reason why a limit cannot be
-// read; the program runs as well without.
-func SetLimitFromCgroup(log io.Writer) { follow(memlimit.FromCgroup, log) }
+// FollowLimit has Go collect garbage before the kernel ends the program: Go's memory limit
+// becomes nine tenths of that of the cgroup, if that has one. A program that uses little of it collects
+// garbage less often. The environment variables GOMEMLIMIT and GOGC, where they are set, go before.
+// log gets the reason why a limit cannot be read; the program runs as well without.
+func FollowLimit(log io.Writer) {
+	follow(memlimit.FromCgroup, log)
+	followHeap()
+}
 
 func follow(limit memlimit.Provider, log io.Writer) {
 	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(Share)); err != nil {
@@ -43,7 +46,12 @@ func LiveShare() float64 {
 	if !ok {
 		return 0
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	return float64(live[0].Value.Uint64()) / float64(limit)
+	return float64(live()) / float64(limit)
+}
+
+// live returns how many bytes of the heap were in use after the last garbage collection.
+func live() int64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-func TestSetLimitFromCgroup(t *testing.T) {
+func TestLimitFromCgroup(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
 	unset(t, "GOMEMLIMIT")

@@ -200,10 +200,18 @@ func hash(value any) (string, error) {
 // of keys and the white space must not count: the value is decoded and encoded again.
 // Numbers stay as written, since float64 would make large ones equal.
 func canonical(value any) ([]byte, error) {
+	if template, ok := value.(*runtime.RawExtension); ok && template != nil && IsCanonical(template.Raw) {
+		return template.Raw, nil
+	}
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
+	return recode(raw)
+}
+
+// recode decodes JSON and encodes it again.
+func recode(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var generic any

@@ -59,7 +59,7 @@ func newUpCommand() *cobra.Command {
 				return err
 			}
 			defer klog.Flush()
-			memory.SetLimitFromCgroup(cmd.ErrOrStderr())
+			memory.FollowLimit(cmd.ErrOrStderr())
 			if verbosity == 0 {
 				// What is cut off by the end complains, and is no news. What goes wrong
 				// with the end itself is returned.

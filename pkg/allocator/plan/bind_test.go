@@ -286,8 +286,9 @@ func TestBindingTemplate(t *testing.T) {
 	m := marksOf(t, claim)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			for range 2 { // the second time from memory
-				got, err := m.template([]byte(tt.before), nil, "")
+			// Also from memory, and where it is written so that it has to be decoded.
+			for _, before := range []string{tt.before, tt.before, " " + tt.before} {
+				got, err := m.template([]byte(before), nil, "")
 				if err != nil {
 					t.Fatal(err)
 				}

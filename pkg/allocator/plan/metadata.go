@@ -154,13 +154,17 @@ func (m *Marks) template(raw []byte, policy *v1alpha1.PodMetadataPolicy, before 
 func (m *Marks) mergedTemplate(
 	raw []byte, policy *v1alpha1.PodMetadataPolicy, before claimKeys, heldBack func(field string),
 ) (boundTemplate, error) {
+	beforeMeta, rawMeta, afterMeta, isCanonical := podtemplate.CutMetadata(raw)
 	var template map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &template); err != nil {
-		return boundTemplate{}, err
+	if !isCanonical {
+		if err := json.Unmarshal(raw, &template); err != nil {
+			return boundTemplate{}, err
+		}
+		rawMeta = template["metadata"]
 	}
 	var meta map[string]json.RawMessage
-	if m, ok := template["metadata"]; ok {
-		if err := json.Unmarshal(m, &meta); err != nil {
+	if rawMeta != nil {
+		if err := json.Unmarshal(rawMeta, &meta); err != nil {
 			return boundTemplate{}, fmt.Errorf("metadata: %w", err)
 		}
 	}
@@ -187,9 +191,14 @@ func (m *Marks) mergedTemplate(
 	if bound.keys, err = (claimKeys{Labels: labels.put, Annotations: annotations.put}).encode(); err != nil || same {
 		return bound, err
 	}
-	if template["metadata"], err = json.Marshal(meta); err != nil {
+	if rawMeta, err = json.Marshal(meta); err != nil {
 		return boundTemplate{}, err
 	}
+	if isCanonical {
+		bound.raw = slices.Concat(beforeMeta, rawMeta, afterMeta)
+		return bound, nil
+	}
+	template["metadata"] = rawMeta
 	bound.raw, err = json.Marshal(template)
 	return bound, err
 }

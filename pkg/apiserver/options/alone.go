@@ -37,7 +37,7 @@ func (o *Options) applyAlone(cfg *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return fmt.Errorf("authentication: %w", err)
 	}
-	cfg.Authentication.Authenticator = authenticator
+	cfg.Authentication.Authenticator = rememberClients(authenticator, ca.VerifyOptions)
 	cfg.OpenAPIConfig.SecurityDefinitions = definitions
 
 	health, err := path.NewAuthorizer(healthPaths)

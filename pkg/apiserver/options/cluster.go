@@ -47,10 +47,12 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return guard.Handler(chain(handler, c))
 	}
-	cfg.Authentication.Authenticator = onlyHealthForAnyone{guard.Authenticator(cfg.Authentication.Authenticator)}
+	authentication := cfg.Authentication.Authenticator
 	if proxy := cfg.Authentication.RequestHeaderConfig; proxy != nil {
+		authentication = rememberFrontProxy(authentication, proxy)
 		cfg.AddReadyzChecks(frontProxyCheck(proxy.CAContentProvider))
 	}
+	cfg.Authentication.Authenticator = onlyHealthForAnyone{guard.Authenticator(authentication)}
 	rights, err := newAuthorizer(o.Authorization)
 	if err != nil {
 		return fmt.Errorf("authorization: %w", err)

@@ -48,7 +48,7 @@ func NewBackupCommand() *cobra.Command {
 			"takes the place of no other than the one before it of that kind.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			memory.SetLimitFromCgroup(cmd.ErrOrStderr())
+			memory.FollowLimit(cmd.ErrOrStderr())
 			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}

@@ -37,7 +37,7 @@ func newPrepareCommand() *cobra.Command {
 			"the output.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			memory.SetLimitFromCgroup(cmd.ErrOrStderr())
+			memory.FollowLimit(cmd.ErrOrStderr())
 			o.snapshot = args[0]
 			return o.run(cmd.Context(), cmd.OutOrStdout(), clock.RealClock{})
 		},

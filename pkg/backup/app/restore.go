@@ -31,7 +31,7 @@ func NewRestoreCommand() *cobra.Command {
 			"stored after the backup is lost. It is what the CronJob sandlot-restore of an install runs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			memory.SetLimitFromCgroup(cmd.ErrOrStderr())
+			memory.FollowLimit(cmd.ErrOrStderr())
 			target, identities, err := flags.open()
 			if err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // errTrailing is what a second value after the first is refused with.
@@ -32,6 +33,9 @@ var errTrailing = errors.New("more than one JSON value")
 //
 //	{ "b": 1e3, "a": 9007199254740993 }  ->  {"a":9007199254740993,"b":1e3}
 func canonicalJSON(raw []byte) ([]byte, error) {
+	if podtemplate.IsCanonical(raw) {
+		return bytes.Clone(raw), nil
+	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var value any
