@@ -48,6 +48,7 @@ func TestController(t *testing.T) {
 		"old cache of deletes":             testOldCacheOfDeletes,
 		"scale-down loses against a claim": testScaleDownLosesAgainstClaim,
 		"dead ones":                        testDead,
+		"dead one that stays":              testDeadOneStays,
 		"template that only fails":         testFailingTemplate,
 		"rolling update":                   testRollingUpdate,
 		"rolling update during claims":     testRollingUpdateDuringClaims,
@@ -309,6 +310,24 @@ func testDead(t *testing.T, f *fixture) {
 			t.Errorf("%s is still there", dead.Name)
 		}
 	}
+}
+
+// testDeadOneStays: a sandbox that cannot be deleted does not keep others from being created.
+func testDeadOneStays(t *testing.T, f *fixture) {
+	f.createSet(4)
+	f.fill()
+	dead := slices.MinFunc(f.pooled(), byAge) // the others were made no earlier, and work
+	dead.Status.Phase = v1alpha1.SandboxFailed
+	if err := f.api.Status().Update(t.Context(), dead); err != nil {
+		t.Fatal(err)
+	}
+	f.sync()
+	f.funcs.Delete = func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+		return apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), dead.Name, errors.New("a policy"))
+	}
+	f.wantRetry()
+	f.wantPooled(5)
+	f.wantStatus(4, 3, 4, 3)
 }
 
 func testFailingTemplate(t *testing.T, f *fixture) {

@@ -6,6 +6,7 @@ package replenish
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,14 +48,12 @@ func (w *writer) scale(ctx context.Context, o *observation, p plan) (bool, error
 		return true, nil
 	}
 	parallelism := func() int { return w.parallelism(o) }
-	removals, err := w.remove(ctx, o, p, parallelism)
-	if err != nil {
-		return false, err
-	}
-	creates, err := w.create(ctx, o, p.create, parallelism)
+	removals, removeErr := w.remove(ctx, o, p, parallelism)
+	// What cannot be removed does not count, or is too many: it is no reason to create fewer.
+	creates, createErr := w.create(ctx, o, p.create, parallelism)
 	log.FromContext(ctx).V(2).Info("Scaled the pool",
 		"toCreate", p.create, "created", creates.done, "toRemove", len(p.remove), "removed", removals.done)
-	if err != nil {
+	if err := errors.Join(removeErr, createErr); err != nil {
 		return false, err
 	}
 	return creates.handled == p.create && removals.handled == len(p.remove), nil
