@@ -82,6 +82,7 @@ func TestController(t *testing.T) {
 		"template breaks":                  testTemplateBreaks,
 		"template goes":                    testTemplateGoes,
 		"name is taken":                    testNameIsTaken,
+		"change is refused":                testChangeIsRefused,
 		"holder of a change":               testHolderOfChangeCannotBeMade,
 		"adopts its revision":              testAdoptsRevision,
 		"a revision is forged":             testForgedRevision,

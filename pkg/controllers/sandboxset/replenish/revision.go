@@ -85,17 +85,16 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 		revision: revision, currentRevision: podtemplate.CurrentRevision(from, revision),
 		setAtRevision: from, resolved: resolved, chain: resolved.Chain,
 	}
-	if set.Spec.Template != nil {
-		// Its sandboxes do not need the SandboxTemplate.
-		if t.requeueAfter = r.revisionTemplates.ensureInline(ctx, from, revision, resolved); t.requeueAfter > 0 {
-			t.currentRevision = set.Status.CurrentRevision
-		}
+	retryAfter, err := r.revisionTemplates.ensure(ctx, from, revision, resolved)
+	switch {
+	case err == nil:
+		return t, nil
+	case set.Spec.Template != nil:
+		// Its sandboxes do not need the SandboxTemplate, so no pool should suffer from that.
+		t.currentRevision, t.requeueAfter = set.Status.CurrentRevision, cmp.Or(retryAfter, templateRetry)
 		return t, nil
 	}
-	if err := r.revisionTemplates.ensure(ctx, from, revision, resolved); err != nil {
-		return r.targetWithoutTemplate(ctx, set, resolved, err)
-	}
-	return t, nil
+	return r.targetWithoutTemplate(ctx, set, resolved, retryAfter, err)
 }
 
 // withoutSet unwraps an error of ResolveSet, so that it does not name the set. It becomes the
@@ -143,7 +142,7 @@ func (r *revisions) withStoredJSON(
 // targetWithoutTemplate is the target where the SandboxTemplate for what the spec asks
 // for could not be created: what the pool consisted of until now.
 func (r *revisions) targetWithoutTemplate(
-	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, err error,
+	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, retryAfter time.Duration, err error,
 ) (targetRevision, error) {
 	var templateProblem *problem
 	switch {
@@ -159,7 +158,7 @@ func (r *revisions) targetWithoutTemplate(
 	}
 	switch {
 	case templateProblem != nil:
-		t.requeueAfter = templateRetry // no event says that a name is free or the cluster takes the pod
+		t.requeueAfter = retryAfter // no event says that the cluster takes the pod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		t.chain = resolved.Chain // the set will go as well
 	default:

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -467,15 +468,69 @@ func testNameIsTaken(_ *testing.T, f *fixture) {
 	f.createReferring(2, "")
 	name := f.revisionName()
 	f.createTemplate(name, podOf("else"))
+	tries := f.countTemplateCreates()
+	for range 3 {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+			f.Errorf("looks again after %v", got)
+		}
+		f.wantPooled(0)
+		f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
+		f.pass(time.Second)
+	}
+	f.pass(templateRetry)
 	f.reconcile()
-	f.wantPooled(0)
-	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
-	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
+	if *tries != 2 {
+		f.Errorf("%d tries, want one a minute", *tries)
+	}
+	taken := f.template(name)
+	if err := f.api.Delete(f.Context(), taken); err != nil {
 		f.Fatal(err)
 	}
+	f.c.watches.watchRevisionTemplates().Delete(f.Context(), event.DeleteEvent{Object: taken}, noQueue{})
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+}
+
+// testChangeIsRefused: a change that the API refuses is tried once a minute, and at once when it changes.
+func testChangeIsRefused(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	f.fill()
+	f.refuseTemplates(apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxTemplate").GroupKind(), "base", nil))
+	tries := f.countTemplateCreates()
+	f.changeBase(podOf("refused"))
+	for range 3 {
+		f.claim(f.pooled()[0])
+		f.sync()
+		f.pass(maxCountInterval)
+		f.reconcile()
+		f.wantPooled(2)
+		f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonInvalidTemplate)
+	}
+	if *tries != 1 {
+		f.Errorf("%d tries, want one a minute", *tries)
+	}
+	f.changeBase(podOf("other"))
+	f.reconcile()
+	if *tries != 2 {
+		f.Errorf("%d tries, want one for another change", *tries)
+	}
+}
+
+// countTemplateCreates counts the creates of SandboxTemplates that the controller sends.
+func (f *fixture) countTemplateCreates() *int {
+	tries, create := new(0), f.funcs.Create
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			*tries++
+		}
+		if create != nil {
+			return create(ctx, c, o, opts...)
+		}
+		return c.Create(ctx, o, opts...)
+	}
+	return tries
 }
 
 // A set with a template of its own is served all the same, and asks seldom.
@@ -485,13 +540,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	f.createSet(2)
 	name := f.revisionName()
 	f.createTemplate(name, podOf("else"))
-	tries := 0
-	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
-			tries++
-		}
-		return c.Create(ctx, o, opts...)
-	}
+	tries := f.countTemplateCreates()
 	for range 3 {
 		if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
 			f.Errorf("looks again after %v", got)
@@ -505,8 +554,8 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	}
 	f.pass(templateRetry)
 	f.reconcile()
-	if tries != 2 {
-		f.Errorf("%d tries, want one a minute", tries)
+	if *tries != 2 {
+		f.Errorf("%d tries, want one a minute", *tries)
 	}
 	told := 0
 	for len(recorder.Events) > 0 {

@@ -48,9 +48,41 @@ type revisionTemplates struct {
 }
 
 // ensure creates the SandboxTemplate that holds a revision of a set, unless it
-// is there. It comes before the sandboxes that refer to it. One that is the set's and
-// has other content is replaced.
+// is there. It comes before the sandboxes that refer to it. An error that does not go away by
+// itself is remembered: it is returned again, with the time until the next try, and nothing is
+// sent.
 func (r *revisionTemplates) ensure(
+	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
+) (retryAfter time.Duration, err error) {
+	key, name, now := client.ObjectKeyFromObject(set), podtemplate.RevisionName(set, revision), r.clock.Now()
+	var before revisionMissing
+	r.states.withState(key, func(s *setState) { before = s.revisionMissing })
+	if wait := before.retryAt.Sub(now); before.name == name && wait > 0 {
+		return wait, before.err
+	}
+	var missing revisionMissing
+	if err = r.createOrReplace(ctx, set, revision, resolved); isRetriedLater(set, err) {
+		missing, retryAfter = revisionMissing{name, err, now.Add(templateRetry)}, templateRetry
+	}
+	r.states.withState(key, func(s *setState) { s.revisionMissing = missing })
+	isNews := before.name != name || before.err == nil || err == nil || before.err.Error() != err.Error()
+	if set.Spec.Template != nil && missing.err != nil && isNews { // other sets have a condition for it
+		log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
+		r.report.revisionMissing(set, err)
+	}
+	return retryAfter, err
+}
+
+// isRetriedLater reports whether an error of createOrReplace is one to try again after templateRetry:
+// the API refuses the content, or the name is taken. A set with a template of its own does not need
+// the SandboxTemplate, so it can wait after each. Other sets cannot: deleteUnused makes room in a quota.
+func isRetriedLater(set *v1alpha1.SandboxSet, err error) bool {
+	return apierrors.IsInvalid(err) || errors.Is(err, errNameTaken) || set.Spec.Template != nil && refused(err)
+}
+
+// createOrReplace creates the SandboxTemplate that holds a revision of a set, unless it is there. One
+// that is the set's and has other content is replaced.
+func (r *revisionTemplates) createOrReplace(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
 	name := podtemplate.RevisionName(set, revision)
@@ -129,34 +161,6 @@ func (r *revisionTemplates) replace(
 		return fmt.Errorf("%w: %w", errNameTaken, err)
 	}
 	return err
-}
-
-// ensureInline creates the SandboxTemplate for the revision of a set with a
-// template of its own, whose sandboxes do not need it. Where that fails, it returns
-// after what time to try again: no pool should suffer from it.
-func (r *revisionTemplates) ensureInline(
-	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
-) time.Duration {
-	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
-	var before revisionMissing
-	r.states.withState(key, func(s *setState) { before = s.revisionMissing })
-	if wait := before.retryAt.Sub(now); before.revision == revision && wait > 0 {
-		return wait
-	}
-	err := r.ensure(ctx, set, revision, resolved)
-	switch {
-	case err == nil:
-		r.states.withState(key, func(s *setState) { s.revisionMissing = revisionMissing{} })
-		return 0
-	case refused(err):
-		missing := revisionMissing{revision, err.Error(), now.Add(templateRetry)}
-		r.states.withState(key, func(s *setState) { s.revisionMissing = missing })
-		if missing.revision != before.revision || missing.message != before.message {
-			log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
-			r.report.revisionMissing(set, err)
-		}
-	}
-	return templateRetry
 }
 
 // retarget makes the SandboxTemplate of a revision name the template that the set

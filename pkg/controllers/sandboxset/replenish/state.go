@@ -140,11 +140,12 @@ type dryRunResult struct {
 	warnings []string
 }
 
-// revisionMissing is why the revision of a set with a template of its own is in no
-// SandboxTemplate: none could be created.
+// revisionMissing is why the SandboxTemplate of a name, which is to hold the revision of a set, could
+// not be created, and when that is tried again. It is empty where the next reconcile tries it.
 type revisionMissing struct {
-	revision, message string
-	retryAt           time.Time
+	name    string
+	err     error
+	retryAt time.Time
 }
 
 // shortage measures how long a pool is short of available sandboxes: from the claim
