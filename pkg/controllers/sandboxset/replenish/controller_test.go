@@ -84,6 +84,7 @@ func TestController(t *testing.T) {
 		"name is taken":                    testNameIsTaken,
 		"change is refused":                testChangeIsRefused,
 		"holder of a change":               testHolderOfChangeCannotBeMade,
+		"roll-back is noted once":          testRollBackIsNotedOnce,
 		"adopts its revision":              testAdoptsRevision,
 		"a revision is forged":             testForgedRevision,
 		"keeps a history":                  testRevisionHistory,

@@ -56,6 +56,12 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			}
 			return c.Delete(ctx, o, opts...)
 		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if f.funcs.Patch != nil {
+				return f.funcs.Patch(ctx, c, o, patch, opts...)
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if f.funcs.Get != nil {
 				return f.funcs.Get(ctx, c, k, o, opts...)

@@ -611,6 +611,33 @@ func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
 	}
 }
 
+// testRollBackIsNotedOnce: as long as the status of a set cannot be written, its return to a revision is not
+// noted again and again.
+func testRollBackIsNotedOnce(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(1, "")
+	f.fill()
+	first := f.holder().Name
+	f.changeBase(podOf("other"))
+	f.reconcile()
+	f.changeBase(podOf("busybox"))
+	f.pass(time.Hour)
+	patches := 0
+	f.funcs.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		patches++
+		return c.Patch(ctx, o, patch, opts...)
+	}
+	for range 3 {
+		if _, err := f.c.revisions.target(f.Context(), f.set()); err != nil {
+			f.Fatal(err)
+		}
+		f.pass(templateRetry)
+	}
+	if got := f.template(first).Annotations[v1alpha1.AnnotationRevisionReused]; got == "" || patches != 1 {
+		f.Errorf("%d patches, last at %q", patches, got)
+	}
+}
+
 // A set that was deleted without what it owned leaves its revision to the next.
 func testAdoptsRevision(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))

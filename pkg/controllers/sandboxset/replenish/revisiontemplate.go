@@ -92,7 +92,7 @@ func (r *revisionTemplates) createOrReplace(
 	}
 	for _, template := range owned {
 		if template.Name == name && template.DeletionTimestamp == nil && r.content.HoldsRevision(template, revision) {
-			return r.retarget(ctx, set, template, revision)
+			return r.retarget(ctx, set, template, revision, owned)
 		}
 	}
 	wanted := podtemplate.Materialize(set, revision, resolved)
@@ -165,13 +165,16 @@ func (r *revisionTemplates) replace(
 
 // retarget makes the SandboxTemplate of a revision name the template that the set
 // refers to. That is part of a revision only where it has a NetworkPolicy, so another
-// one can have the same revision. Where the set comes back to a revision, that is noted:
-// it is the newest then.
+// one can have the same revision. Where the set comes back to a revision, that is noted, unless it is the
+// newest of those that the set owns anyway.
 func (r *revisionTemplates) retarget(
-	ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate, revision string,
+	ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate, revision string, owned []*v1alpha1.SandboxTemplate,
 ) error {
 	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
-	back := set.Status.UpdateRevision != "" && set.Status.UpdateRevision != revision
+	back := set.Status.UpdateRevision != "" && set.Status.UpdateRevision != revision &&
+		slices.ContainsFunc(owned, func(other *v1alpha1.SandboxTemplate) bool {
+			return other != template && !lastUse(other).Before(lastUse(template))
+		})
 	if template.Labels[v1alpha1.LabelSandboxTemplate] == want && !back {
 		return nil
 	}

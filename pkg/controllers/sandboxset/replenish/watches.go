@@ -194,13 +194,27 @@ func (w *watches) watchRevisionTemplates() handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
 			lostOwner := before != nil && (after == nil || after.UID != before.UID)
-			changed := e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
-			if lostOwner || changed && e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" {
+			if lostOwner || e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" && mayHoldOther(e.ObjectOld, e.ObjectNew) {
 				templateLost(ctx, e.ObjectOld, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { templateLost(ctx, e.Object, q) },
 	}
+}
+
+// mayHoldOther reports whether a change of a SandboxTemplate may be one of the revision that it holds:
+// of its spec, of the labels by which that is checked, or that it is being deleted.
+func mayHoldOther(before, after client.Object) bool {
+	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) {
+		return true
+	}
+	for _, label := range []string{v1alpha1.LabelTemplateHash, v1alpha1.LabelSandboxPool, v1alpha1.LabelSandboxTemplate} {
+		if before.GetLabels()[label] != after.GetLabels()[label] {
+			return true
+		}
+	}
+	return false
 }
 
 // enqueueBurstSets enqueues the sets with a burst that are of a name or refer to the
