@@ -166,7 +166,7 @@ func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
 // requeueAfterPlan returns after what time to reconcile because of what was planned and done,
 // even if no event comes; 0 is never.
 func (o *observation) requeueAfterPlan(p plan, d delays, isFinished, isConflict bool, quiet time.Duration) time.Duration {
-	switch delay := max(d.backoff, d.refill); {
+	switch delay := queue.MinRequeue(d.backoff, d.refill); { // what refill holds back, backoff may not
 	case !isFinished:
 		return time.Millisecond
 	case isConflict, p.hasMore && p.create > 0:
