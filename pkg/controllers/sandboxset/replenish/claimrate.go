@@ -39,7 +39,7 @@ type claimRate struct {
 	// taken is how many were ever taken, and availableLeft how many are left of the available
 	// ones that the last count found.
 	taken, availableLeft int
-	// cost is how long the last count took.
+	// cost is how long the last count took, without what else a reconcile does.
 	cost time.Duration
 }
 

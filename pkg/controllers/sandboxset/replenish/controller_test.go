@@ -52,6 +52,7 @@ func TestController(t *testing.T) {
 		"template that only fails":         testFailingTemplate,
 		"rolling update":                   testRollingUpdate,
 		"rolling update during claims":     testRollingUpdateDuringClaims,
+		"cost of a count":                  testCostOfCount,
 		"quota":                            testQuota,
 		"namespace goes":                   testNamespaceGoes,
 		"set goes":                         testSetGoes,
@@ -439,6 +440,21 @@ func testRollingUpdateDuringClaims(t *testing.T, f *fixture) {
 		t.Errorf("%d sandboxes are replaced", deleted)
 	}
 	f.wantPooled(12) // the floor
+}
+
+// testCostOfCount: requests to the API, such as the create of a SandboxTemplate, are no cost of a count.
+func testCostOfCount(t *testing.T, f *fixture) {
+	f.createSet(2)
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		f.pass(200 * time.Millisecond)
+		return c.Create(ctx, o, opts...)
+	}
+	f.reconcile()
+	f.state(func(s *setState) {
+		if got := s.claimRate.eventDelay(); got != f.c.options.QuietPeriod {
+			t.Errorf("events are gathered for %s, want %s", got, f.c.options.QuietPeriod)
+		}
+	})
 }
 
 func testQuota(t *testing.T, f *fixture) {

@@ -36,8 +36,8 @@ type observation struct {
 	pool
 	// burst is how far the pool may differ from replicas because claims wait.
 	burst burst
-	// taken is claimRate.taken when the cache was read.
-	taken int
+	// counting is how the count of the pool began.
+	counting countBegin
 	// dryRun is what the API said of the pods of the target revision, or nil; hasCluster
 	// is true if there is a cluster, which it could ask and which runs the pods.
 	dryRun     *dryRunResult
@@ -56,6 +56,12 @@ type observation struct {
 	createError string
 	// nodes is what of the pool is on nodes that take no pods.
 	nodes unavailableNodes
+}
+
+// countBegin is when a count of a pool began, before the cache was read, and claimRate.taken then.
+type countBegin struct {
+	at    time.Time
+	taken int
 }
 
 // delays are why a plan has to wait, and for how long.

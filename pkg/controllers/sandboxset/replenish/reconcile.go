@@ -130,7 +130,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	o := &observation{set: set, targetRevision: target, hasCluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
 	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		o.expectedCreates, o.expectedDeletes = s.expectations.snapshot(now)
-		o.taken = s.claimRate.taken
+		o.counting = countBegin{at: c.clock.Now(), taken: s.claimRate.taken}
 		o.burst = s.burst.next(set.Generation, wanted, now)
 		if s.dryRun != nil && s.dryRun.revision == target.revision {
 			o.dryRun = s.dryRun
@@ -148,9 +148,9 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
 	var d delays
 	var shortSince time.Time
-	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.now)
+	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.counting.at)
 	c.states.withState(key, func(s *setState) {
-		s.claimRate.recordCount(available, o.taken, cost)
+		s.claimRate.recordCount(available, o.counting.taken, cost)
 		d.refill = s.claimRate.refillDelay(o.desired(), o.now)
 		d.backoff = s.backoff.next(o.revision, counts.outcome, o.now)
 		o.isFailing = s.backoff.pause > 0
