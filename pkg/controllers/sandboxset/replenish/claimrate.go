@@ -29,7 +29,9 @@ const maxCountInterval = time.Second
 // passed. The pool shrinks until refills are as fast as claims.
 //
 // availableLeft is an estimate, the last count minus what was taken since. When it is
-// wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
+// wrong, a refill comes up to quietperiod.MaxWait too late or too early. removalGuard takes it for the
+// floor of a roll-out: too low, it deletes fewer. It is too high only by sandboxes that have become not
+// ready, or have gone, since the count.
 type claimRate struct {
 	quiet  time.Duration
 	claims quietperiod.ClaimActivity
