@@ -130,18 +130,22 @@ const cacheSize = 256
 // revision. That takes a hundred bytes each.
 const heldSize = 8192
 
+// revisionsSize is how many revisions of sets a Cache remembers. One takes two hundred bytes.
+const revisionsSize = 4096
+
 // Cache resolves and remembers what it took a patch to make. References are
 // followed each time, which is cheap. It is safe for concurrent use.
 type Cache struct {
 	done         *lru.Cache
 	held         *lru.Cache // of bool, by heldKey
 	sameRevision *lru.Cache // of bool, by pairs of revisions: see WithTextOf
+	revisions    *lru.Cache // of string, by revisionKey
 	patches      atomic.Int64
 }
 
 // NewCache returns an empty Cache.
 func NewCache() *Cache {
-	return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize), sameRevision: lru.New(sameRevisionSize)}
+	return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize), sameRevision: lru.New(sameRevisionSize), revisions: lru.New(revisionsSize)}
 }
 
 // Patches is how many patches have been applied so far, for tests and benchmarks.

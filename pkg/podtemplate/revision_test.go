@@ -222,6 +222,50 @@ func TestSetRevision(t *testing.T) {
 
 // Pods are selected by the template that their set refers to, from birth: where that
 // has a NetworkPolicy they are made anew for another one, and nowhere else.
+// TestCacheSetRevision: a Cache remembers revisions, and none of other content.
+func TestCacheSetRevision(t *testing.T) {
+	cache := podtemplate.NewCache()
+	set, resolved := referring(), podtemplate.Inline(rawOf(plain))
+	set.Generation = 1
+	first, err := cache.SetRevision(set, resolved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*v1alpha1.SandboxSet, *podtemplate.Resolved){
+		"nothing": func(*v1alpha1.SandboxSet, *podtemplate.Resolved) {},
+		"template": func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) {
+			r.Template = rawOf(`{"spec":{"containers":[]}}`)
+		},
+		"volumes of template": func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) {
+			r.VolumeClaimTemplates = []runtime.RawExtension{volumeOf("cache", "1Gi")}
+		},
+		"service":         func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) { r.Service = new(true) },
+		"no service":      func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) { r.Service = new(false) },
+		"network":         func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) { r.NetworkManaged = true },
+		"set":             func(s *v1alpha1.SandboxSet, _ *podtemplate.Resolved) { s.Generation++; s.Spec.PersistentContents = nil },
+		"set of the name": func(s *v1alpha1.SandboxSet, _ *podtemplate.Resolved) { s.UID = "other"; s.Spec.Runtimes = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, resolved := set.DeepCopy(), *resolved
+			change(set, &resolved)
+			want, err := podtemplate.SetRevision(set, &resolved)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := cache.SetRevision(set, &resolved); err != nil || got != want {
+				t.Errorf("revision %s, %v, want %s", got, err, want)
+			}
+			if (want == first) != (name == "nothing") {
+				t.Errorf("revision %s, before %s", want, first)
+			}
+		})
+	}
+	set.Spec.PersistentContents = nil // which no stored set does within a generation
+	if got, err := cache.SetRevision(set, resolved); err != nil || got != first {
+		t.Errorf("revision %s, %v is not remembered: %s", got, err, first)
+	}
+}
+
 func TestSetRevisionOfNetwork(t *testing.T) {
 	revision := func(name string, managed bool) string {
 		t.Helper()

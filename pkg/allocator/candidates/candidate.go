@@ -160,7 +160,7 @@ func (p *Preparer) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtime.
 	if err != nil {
 		return nil // also if it cannot be read: the candidate comes back
 	}
-	if revision, err := podtemplate.SetRevision(set, resolved); err != nil || revision != sb.Labels[v1alpha1.LabelTemplateHash] {
+	if revision, err := p.Templates.cache.SetRevision(set, resolved); err != nil || revision != sb.Labels[v1alpha1.LabelTemplateHash] {
 		return nil
 	}
 	return resolved.Template

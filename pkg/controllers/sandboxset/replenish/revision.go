@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -182,54 +181,47 @@ func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, te
 }
 
 // resolve returns the revision that a set's spec asks for, and its pod template. It
-// remembers what came of it: a pool is counted far more often than its template
+// remembers that and what is wrong with it: a pool is counted far more often than its template
 // changes.
 func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (string, *podtemplate.Resolved, error) {
 	found, err := r.podTemplates.ResolveSet(ctx, set, r.lookup)
 	if err != nil {
 		return "", nil, err
 	}
-	if set.Spec.Template != nil { // validated when it was stored
-		revision, err := podtemplate.SetRevision(set, found)
-		if err != nil {
-			return "", nil, reconcile.TerminalError(err)
-		}
+	revision, err := r.podTemplates.SetRevision(set, found)
+	switch {
+	case set.Spec.Template != nil && err != nil:
+		return "", nil, reconcile.TerminalError(err)
+	case set.Spec.Template != nil: // validated when it was stored
 		return revision, found, nil
+	case err != nil:
+		return "", nil, fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
-	key := client.ObjectKeyFromObject(set)
-	input := resolvedInput{generation: set.Generation, template: found.Template, volumes: found.VolumeClaimsHash(), managed: found.NetworkManaged}
-	if found.Service != nil {
-		input.service = strconv.FormatBool(*found.Service)
+	key, of := client.ObjectKeyFromObject(set), validatedRevision{generation: set.Generation, revision: revision}
+	var known validatedRevision
+	r.states.withState(key, func(s *setState) { known = s.validated })
+	if known.generation != of.generation || known.revision != of.revision {
+		known = of
+		known.err = validate(set, found)
+		r.states.withState(key, func(s *setState) { s.validated = known })
 	}
-	var known resolvedRevision
-	r.states.withState(key, func(s *setState) { known = s.resolved })
-	if known.input != input {
-		known = resolvedRevision{input: input}
-		known.revision, known.err = validRevision(set, found)
-		r.states.withState(key, func(s *setState) { s.resolved = known })
-	}
-	return known.revision, found, known.err
+	return revision, found, known.err
 }
 
-// validRevision returns the revision of a set with a pod template that was resolved,
-// or what is wrong with that.
-func validRevision(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) (string, error) {
+// validate returns what is wrong with the pod template of a set that was resolved.
+func validate(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) error {
 	errs := validation.ValidatePodTemplate(found.Template, field.NewPath("template"))
 	errs = append(errs, validation.ValidateMounted(
 		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)
 	if err := errs.ToAggregate(); err != nil {
-		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
 	if err := found.CheckService(set.Name); err != nil {
-		return "", fmt.Errorf("%w: the template has service: true, but %w", templates.ErrInvalid, err)
+		return fmt.Errorf("%w: the template has service: true, but %w", templates.ErrInvalid, err)
 	}
 	// Metadata that no sandbox can inherit, say.
 	if _, err := podtemplate.NewSandbox(set, "", found); err != nil {
-		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
-	revision, err := podtemplate.SetRevision(set, found)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
-	}
-	return revision, nil
+	return nil
 }

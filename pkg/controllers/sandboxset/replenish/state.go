@@ -4,12 +4,10 @@
 package replenish
 
 import (
-	"crypto/sha256"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +37,7 @@ type setState struct {
 	// compared remembers which pairs of revisions differ in metadata alone.
 	compared map[[2]string]bool
 
-	resolved        resolvedRevision
+	validated       validatedRevision
 	dryRun          *dryRunResult
 	revisionMissing revisionMissing
 	// replaced is when a SandboxTemplate that did not hold its revision was last replaced.
@@ -114,21 +112,12 @@ func (s *setStates) eventDelay(set types.NamespacedName) time.Duration {
 	return delay
 }
 
-// resolvedRevision is the revision that came of a template, or what is wrong with it.
-type resolvedRevision struct {
-	input    resolvedInput
-	revision string
-	err      error
-}
-
-// resolvedInput is what a resolvedRevision was made from. Templates are identified by
-// where they are: cache and informers keep them until they change.
-type resolvedInput struct {
+// validatedRevision is what is wrong with the revision that came of the template of a set in a generation, or
+// nil.
+type validatedRevision struct {
 	generation int64
-	template   *runtime.RawExtension
-	volumes    [sha256.Size]byte
-	service    string
-	managed    bool
+	revision   string
+	err        error
 }
 
 // dryRunResult is what the API said of the pods of a revision when the
