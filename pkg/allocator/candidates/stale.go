@@ -37,7 +37,7 @@ func (p *Preparer) CheckStale(ctx context.Context, pool poolindex.Pool, sb *v1al
 			return known.err()
 		}
 	}
-	stale, err := p.isStale(ctx, set, sb, revision)
+	stale, err := p.isStale(ctx, set, sb)
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,10 @@ func (s *revisionStaleness) err() error {
 	return nil
 }
 
-// isStale reports whether a sandbox of a set is of another template than the set's, or of
-// another revision that differs in more than metadata: what the controller goes by. Where
+// isStale reports whether the set of a sandbox replaces it, by podtemplate.RecreateReplaces. Where
 // the set has no template now, what is left of the pool serves on, and where the cluster
 // has not answered, the sandbox waits.
-func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
+func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox) (bool, error) {
 	resolved, err := p.Templates.cache.ResolveSet(ctx, set, p.Templates.late)
 	switch {
 	case isAboutTemplates(err):
@@ -69,14 +68,13 @@ func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1
 	if hasInvalidTemplate(set) { // the pool keeps serving the sandboxes that it has
 		return false, nil
 	}
-	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
-		return true, nil
-	}
 	current, err := p.Templates.cache.SetRevision(set, resolved)
-	if err != nil || current == revision {
-		return err != nil, nil //nolint:nilerr // what has no revision, no sandbox is of
+	if err != nil {
+		return true, nil //nolint:nilerr // what has no revision, no sandbox is of
 	}
-	return !p.sameButMetadata(ctx, set, sb, current, resolved), nil
+	return podtemplate.RecreateReplaces(set, sb, current, func(string) bool {
+		return p.sameButMetadata(ctx, set, sb, current, resolved)
+	}), nil
 }
 
 // sameButMetadata reports whether the revision of a sandbox differs in metadata alone from

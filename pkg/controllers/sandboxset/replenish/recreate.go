@@ -14,18 +14,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// outdatedForRecreate returns the sandboxes that a set with the update type Recreate replaces at once:
-// those of another template, and those whose template says something else of their pods,
-// their volumes or their Service. Metadata alone makes none outdated.
+// outdatedForRecreate returns the sandboxes that a set with the update type Recreate replaces at once.
 func (o *observation) outdatedForRecreate(c *poolCounts) []*v1alpha1.Sandbox {
-	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.setAtRevision))
-	isOutdated := func(sandbox *v1alpha1.Sandbox) bool {
-		revision := revisionOf(sandbox)
-		return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != template || revision != o.revision && !o.differsOnlyInMetadata.Has(revision)
-	}
 	var outdated []*v1alpha1.Sandbox
 	for _, sandbox := range slices.Concat(c.creating, c.available) {
-		if isOutdated(sandbox) {
+		if podtemplate.RecreateReplaces(o.setAtRevision, sandbox, o.revision, o.differsOnlyInMetadata.Has) {
 			outdated = append(outdated, sandbox)
 		}
 	}
