@@ -100,7 +100,7 @@ func (c *Controller) remove(
 	if left := c.memory.deleteBackoff.remaining(key); left > 0 {
 		return left, nil
 	}
-	err := c.client.Delete(ctx, o.pod.DeepCopy(), client.Preconditions{UID: new(o.pod.UID)}, client.GracePeriodSeconds(pauseGrace))
+	err := c.client.Delete(ctx, o.pod, client.Preconditions{UID: new(o.pod.UID)}, client.GracePeriodSeconds(pauseGrace))
 	switch {
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		c.memory.deleteBackoff.forget(key)

@@ -262,7 +262,7 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 	errs := []error{err}
 	slices.SortFunc(unused, byLastUse)
 	for _, template := range unused[:max(0, len(unused)-keep)] {
-		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: &template.UID})
+		err = r.client.Delete(ctx, template, client.Preconditions{UID: &template.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
 		}
