@@ -41,6 +41,18 @@ type poolCounts struct {
 	ended []*v1alpha1.Sandbox
 	// outcome is how those of the current revision fare.
 	outcome outcome
+	// blocked counts those among creating that fail to start.
+	blocked blockedSlots
+}
+
+// record takes in what a reconcile has done to a pool whose target revision is revision.
+func (p *pool) record(done *written, revision string) {
+	for sandbox := range done.created {
+		p.expectedCreates[sandbox] = revision
+	}
+	for sandbox := range done.deleted {
+		p.expectedDeletes.Insert(sandbox)
+	}
 }
 
 func (c *poolCounts) unused() int { return len(c.available) + len(c.creating) + c.unseenCreates }

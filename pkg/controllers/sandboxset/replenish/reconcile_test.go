@@ -20,8 +20,7 @@ func TestRequeueAfterDelays(t *testing.T) {
 		"refill":  {delays{refill: time.Second}, time.Second},
 		"both":    {delays{backoff: time.Minute, refill: time.Second}, time.Second},
 	} {
-		o := &observation{}
-		if got := o.requeueAfterPlan(plan{}, test.delays, true, false, 100*time.Millisecond); got != test.want {
+		if got := requeueAfterPlan(&pool{}, plan{}, test.delays, true, false, 100*time.Millisecond); got != test.want {
 			t.Errorf("%s: after %s, want %s", name, got, test.want)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // outdatedForRecreate returns the sandboxes that a set with the update type Recreate replaces at once.
-func (o *observation) outdatedForRecreate(c *poolCounts) []*v1alpha1.Sandbox {
+func outdatedForRecreate(o *observation, c *poolCounts) []*v1alpha1.Sandbox {
 	var outdated []*v1alpha1.Sandbox
 	for _, sandbox := range slices.Concat(c.creating, c.available) {
-		if podtemplate.RecreateReplaces(o.setAtRevision, sandbox, o.revision, o.differsOnlyInMetadata.Has) {
+		if podtemplate.RecreateReplaces(o.target.setAtRevision, sandbox, o.target.revision, o.differsOnlyInMetadata.Has) {
 			outdated = append(outdated, sandbox)
 		}
 	}
@@ -38,8 +38,8 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 		return found, nil
 	}
 	older := sets.New[string]()
-	for _, sandbox := range o.sandboxes {
-		if revision := revisionOf(sandbox); revision != o.revision {
+	for _, sandbox := range o.pool.sandboxes {
+		if revision := revisionOf(sandbox); revision != o.target.revision {
 			older.Insert(revision)
 		}
 	}
@@ -56,12 +56,12 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 		if !older.Has(revision) || !c.revisions.podTemplates.HoldsRevision(template, revision) {
 			continue
 		}
-		pair, key := [2]string{o.revision, revision}, client.ObjectKeyFromObject(o.set)
+		pair, key := [2]string{o.target.revision, revision}, client.ObjectKeyFromObject(o.set)
 		var same, known bool
 		c.states.withState(key, func(s *setState) { same, known = s.compared[pair] })
 		if !known {
 			if target == nil {
-				target = podtemplate.Materialize(o.setAtRevision, o.revision, o.resolved)
+				target = podtemplate.Materialize(o.target.setAtRevision, o.target.revision, o.target.resolved)
 			}
 			same = podtemplate.SameButMetadata(target, template)
 			c.states.withState(key, func(s *setState) { s.noteCompared(pair, same) })

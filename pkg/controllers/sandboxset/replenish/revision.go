@@ -48,9 +48,6 @@ type targetRevision struct {
 	requeueAfter time.Duration
 }
 
-// canCreate reports whether sandboxes of the revision can be created.
-func (t *targetRevision) canCreate() bool { return t.resolved != nil }
-
 // problem is why a pool cannot be kept as it should be.
 type problem struct{ reason, message string }
 
