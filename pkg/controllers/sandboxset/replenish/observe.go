@@ -66,8 +66,8 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 		o.pool.expectedCreates, o.pool.expectedDeletes = s.expectations.snapshot(now)
 		o.counting = countBegin{at: c.clock.Now(), taken: s.claimRate.taken}
 		o.burst = s.burst.next(set.Generation, wanted, now)
-		if s.dryRun != nil && s.dryRun.revision == target.revision {
-			o.dryRun = s.dryRun
+		if s.revision.dryRun != nil && s.revision.dryRun.revision == target.revision {
+			o.dryRun = s.revision.dryRun
 		}
 	})
 	if o.pool.sandboxes, err = c.caches.pooled(set); err != nil {

@@ -58,13 +58,13 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 		}
 		pair, key := [2]string{o.target.revision, revision}, client.ObjectKeyFromObject(o.set)
 		var same, known bool
-		c.states.withState(key, func(s *setState) { same, known = s.compared[pair] })
+		c.states.withState(key, func(s *setState) { same, known = s.revision.compared[pair] })
 		if !known {
 			if target == nil {
 				target = podtemplate.Materialize(o.target.setAtRevision, o.target.revision, o.target.resolved)
 			}
 			same = podtemplate.SameButMetadata(target, template)
-			c.states.withState(key, func(s *setState) { s.noteCompared(pair, same) })
+			c.states.withState(key, func(s *setState) { s.revision.noteCompared(pair, same) })
 		}
 		if same {
 			found.Insert(revision)
@@ -74,9 +74,9 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 }
 
 // noteCompared remembers whether two revisions differ in metadata alone.
-func (s *setState) noteCompared(pair [2]string, same bool) {
-	if s.compared == nil || len(s.compared) >= maxCompared {
-		s.compared = map[[2]string]bool{}
+func (m *revisionMemory) noteCompared(pair [2]string, same bool) {
+	if m.compared == nil || len(m.compared) >= maxCompared {
+		m.compared = map[[2]string]bool{}
 	}
-	s.compared[pair] = same
+	m.compared[pair] = same
 }

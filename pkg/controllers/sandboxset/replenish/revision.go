@@ -196,11 +196,11 @@ func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (stri
 	}
 	key, of := client.ObjectKeyFromObject(set), validatedRevision{generation: set.Generation, revision: revision}
 	var known validatedRevision
-	r.states.withState(key, func(s *setState) { known = s.validated })
+	r.states.withState(key, func(s *setState) { known = s.revision.validated })
 	if known.generation != of.generation || known.revision != of.revision {
 		known = of
 		known.err = validate(set, found)
-		r.states.withState(key, func(s *setState) { s.validated = known })
+		r.states.withState(key, func(s *setState) { s.revision.validated = known })
 	}
 	return revision, found, known.err
 }

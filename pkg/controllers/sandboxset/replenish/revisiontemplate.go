@@ -56,7 +56,7 @@ func (r *revisionTemplates) ensure(
 ) (retryAfter time.Duration, err error) {
 	key, name, now := client.ObjectKeyFromObject(set), podtemplate.RevisionName(set, revision), r.clock.Now()
 	var before revisionMissing
-	r.states.withState(key, func(s *setState) { before = s.revisionMissing })
+	r.states.withState(key, func(s *setState) { before = s.revision.missing })
 	if wait := before.retryAt.Sub(now); before.name == name && wait > 0 {
 		return wait, before.err
 	}
@@ -64,7 +64,7 @@ func (r *revisionTemplates) ensure(
 	if err = r.createOrReplace(ctx, set, revision, resolved); isRetriedLater(set, err) {
 		missing, retryAfter = revisionMissing{name, err, now.Add(templateRetry)}, templateRetry
 	}
-	r.states.withState(key, func(s *setState) { s.revisionMissing = missing })
+	r.states.withState(key, func(s *setState) { s.revision.missing = missing })
 	isNews := before.name != name || before.err == nil || err == nil || before.err.Error() != err.Error()
 	if set.Spec.Template != nil && missing.err != nil && isNews { // other sets have a condition for it
 		log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
@@ -132,7 +132,7 @@ func (r *revisionTemplates) create(
 			wanted.Namespace, wanted.Name, set.Name, errNameTaken)
 	}
 	r.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
-		s.dryRun = &dryRunResult{revision, warnings.Texts()}
+		s.revision.dryRun = &dryRunResult{revision, warnings.Texts()}
 	})
 	return nil
 }
@@ -145,7 +145,7 @@ func (r *revisionTemplates) replace(
 ) error {
 	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
 	var last time.Time
-	r.states.withState(key, func(s *setState) { last = s.replaced })
+	r.states.withState(key, func(s *setState) { last = s.revision.replaced })
 	if now.Sub(last) < templateRetry {
 		return fmt.Errorf("SandboxTemplate %s/%s has not the content of the revision of SandboxSet %s that it is to hold, and was replaced a moment ago: %w",
 			existing.Namespace, existing.Name, set.Name, errNameTaken)
@@ -154,7 +154,7 @@ func (r *revisionTemplates) replace(
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting SandboxTemplate %s/%s, which has other content: %w", existing.Namespace, existing.Name, err)
 	}
-	r.states.withState(key, func(s *setState) { s.replaced = now })
+	r.states.withState(key, func(s *setState) { s.revision.replaced = now })
 	r.report.revisionReplaced(set, existing.Name)
 	err = r.create(ctx, set, wanted, revision)
 	if apierrors.IsAlreadyExists(err) { // with a finalizer, or made anew meanwhile

@@ -17,7 +17,7 @@ import (
 // setState is what the controller remembers of a set from one reconcile to the next.
 // One reconcile of a set runs at a time. Beside it, the events of sandboxes and
 // templates change expectations, claimRate, burst, shortage, createTimes, backoff and
-// revisionMissing, and the reconcile's own creates and deletes run side by side. So
+// revision.missing, and the reconcile's own creates and deletes run side by side. So
 // all of it is used under the lock of setStates.
 type setState struct {
 	uid          types.UID
@@ -34,12 +34,16 @@ type setState struct {
 	// unscheduledReported is true after the event WarmPoolNotProgressing was sent, until
 	// WarmPoolProgressing is.
 	unscheduledReported bool
+	revision            revisionMemory
+}
+
+// revisionMemory is what is remembered of the revisions of a set, and of the SandboxTemplates that hold them.
+type revisionMemory struct {
+	validated validatedRevision
 	// compared remembers which pairs of revisions differ in metadata alone.
 	compared map[[2]string]bool
-
-	validated       validatedRevision
-	dryRun          *dryRunResult
-	revisionMissing revisionMissing
+	dryRun   *dryRunResult
+	missing  revisionMissing
 	// replaced is when a SandboxTemplate that did not hold its revision was last replaced.
 	replaced time.Time
 }

@@ -186,7 +186,7 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 func (w *watches) watchRevisionTemplates() handler.EventHandler {
 	templateLost := func(ctx context.Context, template client.Object, q queue.Interface) {
 		for _, set := range w.setsOfTemplate(ctx, template) {
-			w.states.withState(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
+			w.states.withState(set, func(s *setState) { s.revision.missing = revisionMissing{} })
 			w.enqueueDelayed(set, q)
 		}
 	}
