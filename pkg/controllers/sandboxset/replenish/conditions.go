@@ -25,7 +25,7 @@ const (
 	// ReplicaSets.
 	conditionReplicaFailure = "ReplicaFailure"
 	// reasonFailedWrite is a reason of conditionReplicaFailure: a sandbox could not be
-	// created or deleted. The message is the server's.
+	// created or deleted, or a SandboxTemplate of a revision. The message is the server's.
 	reasonFailedWrite = "FailedWrite"
 	// reasonSandboxesFail is a reason of conditionReplicaFailure: sandboxes of the
 	// current template fail or end, and are replaced at growing intervals.

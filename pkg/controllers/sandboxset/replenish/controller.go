@@ -24,7 +24,7 @@ type Options struct {
 	// Workers is how many sets are reconciled at the same time.
 	Workers int
 	// RefillConcurrency is how many sandboxes of one set are created or deleted at
-	// the same time, while no claims run.
+	// the same time, while claims pause.
 	RefillConcurrency int
 	// QuietPeriod is how long claims must pause before a refill begins, as long as
 	// half of the pool is there. It is also how long changes of sandboxes are gathered

@@ -29,7 +29,7 @@ const maxNotPickedUp = 128
 type delays struct {
 	// backoff is for how long none are created, because sandboxes of the revision fail.
 	backoff time.Duration
-	// refill is for how long nothing is created or removed, because claims run.
+	// refill is for how long nothing is created or removed, because claims keep coming.
 	refill time.Duration
 	// isFailing is true while sandboxes of the revision fail, also between two rounds of backoff.
 	isFailing bool
@@ -65,7 +65,7 @@ type plan struct {
 //   - Not ready for too long, in a pool of agent-sandbox: replace (see findNotReadyTooLong).
 //   - No sandbox of the target revision can be created: create none, and keep the
 //     older ones.
-//   - Sandboxes fail: create none until the backoff is over. Claims run: wait for them,
+//   - Sandboxes fail: create none until the backoff is over. Claims keep coming: wait for a pause,
 //     unless the user has changed the set.
 //
 // Nothing useful is removed while own creates are still to show up in the cache:

@@ -108,7 +108,7 @@ func (c *Controller) writeStatusAndEvents(
 	return isConflict, requeueAfter, err
 }
 
-// countDelay is how long the pool should not even be counted, because claims run. A
+// countDelay is how long the pool should not even be counted, because claims keep coming. A
 // changed spec does not wait: a user does.
 func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Duration {
 	var delay time.Duration

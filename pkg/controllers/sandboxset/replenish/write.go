@@ -38,7 +38,7 @@ type writer struct {
 	workers          int
 	activeReconciles atomic.Int32
 	// concurrency is how many sandboxes of one set are created or deleted at the same
-	// time, while no claims run.
+	// time, while claims pause.
 	concurrency int
 }
 
