@@ -49,7 +49,7 @@ func (f *Feed) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 
 // SandboxChanged takes in the current state of a sandbox.
 func (f *Feed) SandboxChanged(sb *v1alpha1.Sandbox) {
-	c, ok := Available(sb, f.now())
+	c, ok := CandidateOf(sb, f.now())
 	if !ok {
 		f.SandboxDeleted(sb)
 		return
@@ -70,7 +70,7 @@ func (f *Feed) SandboxDeleted(sb *v1alpha1.Sandbox) {
 func (f *Feed) PoolListed(p Pool, all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	var cs []Candidate
 	for _, sb := range all {
-		if c, ok := Available(sb, f.now()); ok && c.Pool == p {
+		if c, ok := CandidateOf(sb, f.now()); ok && c.Pool == p {
 			cs = append(cs, c)
 		}
 	}
@@ -89,9 +89,9 @@ func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
 	f.index.SetCurrent(PoolOf(set), "")
 }
 
-// Available returns the candidate that a sandbox is, if it can be claimed at now:
+// CandidateOf returns the candidate that a sandbox is, if it can be claimed at now:
 // see claims.Available.
-func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
+func CandidateOf(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
 	if !claims.Available(sb, now) {
 		return Candidate{}, false
 	}

@@ -41,7 +41,7 @@ func sandbox(name, version string, change ...func(*v1alpha1.Sandbox)) *v1alpha1.
 
 func notReady(sb *v1alpha1.Sandbox) { sb.Status.Conditions[0].Status = metav1.ConditionFalse }
 
-func TestAvailable(t *testing.T) {
+func TestCandidateOf(t *testing.T) {
 	yes := Candidate{Pool: py, Name: "a", ResourceVersion: 7, Revision: "r1"}
 	with := func(f func(*Candidate)) Candidate { c := yes; f(&c); return c }
 	no := Candidate{}
@@ -99,7 +99,7 @@ func TestAvailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sb := sandbox("a", "7", tc.change)
 			before := sb.DeepCopy()
-			got, ok := Available(sb, noon)
+			got, ok := CandidateOf(sb, noon)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -64,7 +64,7 @@ func (p *Preparer) Prepare(ctx context.Context, from poolindex.Candidate) (*plan
 	if sb == nil {
 		return nil, ErrGone
 	}
-	if is, ok := poolindex.Available(sb, p.Now); !ok || is.Pool != from.Pool || Size(sb) > MaxSize {
+	if is, ok := poolindex.CandidateOf(sb, p.Now); !ok || is.Pool != from.Pool || Size(sb) > MaxSize {
 		return nil, ErrGone
 	}
 	if err := p.CheckStale(ctx, from.Pool, sb); err != nil {
