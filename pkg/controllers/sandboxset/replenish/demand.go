@@ -33,9 +33,9 @@ func (d *demand) forSet(ctx context.Context, set *v1alpha1.SandboxSet, now time.
 		return 0, 0, nil
 	}
 	names, namedExists := namesAskedFor(set), true
-	for _, template := range names[1:] {
+	if len(names) > 1 { // a set of the template's name hides this one from claims that ask for that name
 		var err error
-		if namedExists, err = d.setExists(ctx, types.NamespacedName{Namespace: set.Namespace, Name: template}); err != nil {
+		if namedExists, err = d.setExists(ctx, types.NamespacedName{Namespace: set.Namespace, Name: names[1]}); err != nil {
 			return 0, 0, err
 		}
 	}
