@@ -19,7 +19,7 @@ type Listener interface {
 }
 
 // Feed turns the events of a watch of sandboxes and sets into the index's state.
-// It is the index's only writer. Its methods are called from one goroutine per
+// Nothing else enters sandboxes. Its methods are called from one goroutine per
 // watch, in the order of that watch.
 type Feed struct {
 	index    *Index
@@ -33,9 +33,9 @@ func NewFeed(index *Index, listener Listener, now func() time.Time) *Feed {
 	return &Feed{index: index, listener: listener, now: now}
 }
 
-// SandboxListed takes in a list of all sandboxes as of resourceVersion: those that
+// SandboxesListed takes in a list of all sandboxes as of resourceVersion: those that
 // are not in it are gone.
-func (f *Feed) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+func (f *Feed) SandboxesListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	listed := make(map[entryKey]struct{}, len(all))
 	for _, sb := range all {
 		listed[entryKey{sb.Namespace, sb.Name}] = struct{}{}
@@ -81,12 +81,12 @@ func (f *Feed) PoolListed(p Pool, all []*v1alpha1.Sandbox, resourceVersion uint6
 
 // SetChanged takes in the current state of a set.
 func (f *Feed) SetChanged(set *v1alpha1.SandboxSet) {
-	f.index.SetCurrent(PoolOf(set), set.Status.UpdateRevision)
+	f.index.MarkTarget(PoolOf(set), set.Status.UpdateRevision)
 }
 
 // SetDeleted takes in that a set is gone.
 func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
-	f.index.SetCurrent(PoolOf(set), "")
+	f.index.MarkTarget(PoolOf(set), "")
 }
 
 // CandidateOf returns the candidate that a sandbox is, if it can be claimed at now:

@@ -49,7 +49,7 @@ var unreachableBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 
 // it remembers can be lost. Each sandbox is the work of one server, by a hash that all agree
 // on, and of others when that is gone.
 //
-// Feed it with SandboxListed, SandboxChanged and SandboxDeleted, from one goroutine.
+// Feed it with SandboxesListed, SandboxChanged and SandboxDeleted, from one goroutine.
 type Worker struct {
 	setup *Setup
 	// change changes a sandbox as it is in the store.
@@ -133,8 +133,8 @@ func (r *Worker) PeersChanged(self string, servers []string) {
 	r.beginAll()
 }
 
-// SandboxListed takes in all sandboxes.
-func (r *Worker) SandboxListed(all []*v1alpha1.Sandbox) {
+// SandboxesListed takes in all sandboxes.
+func (r *Worker) SandboxesListed(all []*v1alpha1.Sandbox) {
 	listed := map[types.UID]bool{}
 	for _, sb := range all {
 		if _, awaits := attemptOf(sb); awaits {
