@@ -34,7 +34,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 	}
 	var requeueAfter time.Duration
 	if p.action == actionCreate {
-		if p, requeueAfter, err = c.create(ctx, key, o); err != nil {
+		if p, requeueAfter, err = c.create(ctx, key, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
