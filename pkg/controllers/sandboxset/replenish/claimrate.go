@@ -38,9 +38,9 @@ type claimRate struct {
 	// uncounted is the first take that no count has followed, or zero, and last the
 	// last take.
 	uncounted, last time.Time
-	// taken is how many were ever taken, and availableLeft how many are left of the available
+	// claimed is how many claims have ever taken, and availableLeft how many are left of the available
 	// ones that the last count found.
-	taken, availableLeft int
+	claimed, availableLeft int
 	// cost is how long the last count took, without what else a reconcile does.
 	cost time.Duration
 }
@@ -52,7 +52,7 @@ func (b *claimRate) recordClaim(now time.Time) {
 	}
 	b.claims.Claimed(b.quiet, now)
 	b.last = now
-	b.taken++
+	b.claimed++
 	b.availableLeft--
 }
 
@@ -65,11 +65,11 @@ func (b *claimRate) countDelay(now time.Time) time.Duration {
 }
 
 // recordCount records that a count of the pool took cost, and found so many available when
-// taken had been taken. The count may have found what was taken since then: that is
+// claims had taken claimed. The count may have found what was claimed since then: that is
 // no longer there.
-func (b *claimRate) recordCount(available, taken int, cost time.Duration) {
+func (b *claimRate) recordCount(available, claimed int, cost time.Duration) {
 	b.uncounted = time.Time{}
-	b.availableLeft = available - (b.taken - taken)
+	b.availableLeft = available - (b.claimed - claimed)
 	b.cost = cost
 }
 

@@ -41,10 +41,10 @@ type observation struct {
 	now        time.Time
 }
 
-// countBegin is when a count of a pool began, before the cache was read, and claimRate.taken then.
+// countBegin is when a count of a pool began, before the cache was read, and claimRate.claimed then.
 type countBegin struct {
-	at    time.Time
-	taken int
+	at      time.Time
+	claimed int
 }
 
 // observe finds out what the pool should consist of, and what is there. It reads the
@@ -64,7 +64,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	}
 	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		o.pool.expectedCreates, o.pool.expectedDeletes = s.expectations.snapshot(now)
-		o.counting = countBegin{at: c.clock.Now(), taken: s.claimRate.taken}
+		o.counting = countBegin{at: c.clock.Now(), claimed: s.claimRate.claimed}
 		o.burst = s.burst.next(set.Generation, wanted, now)
 		if s.revision.dryRun != nil && s.revision.dryRun.revision == target.revision {
 			o.dryRun = s.revision.dryRun

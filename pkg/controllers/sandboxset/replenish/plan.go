@@ -198,7 +198,7 @@ func rank(sandbox *v1alpha1.Sandbox, available bool) int {
 
 // outdated returns the sandboxes of an older revision to replace now. With the update type
 // Recreate that is what outdatedForRecreate returns, with OnReplenish none, and else: all that
-// are still starting, since they are of no use to any claim, and as many of the
+// are still creating, since they are of no use to any claim, and as many of the
 // available ones, oldest first, as leaves at least replicas minus
 // updateStrategy.maxUnavailable available. Reckoned from what is available, and
 // not from what was removed before, this also holds while claims take from
@@ -221,10 +221,10 @@ func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
 		return nil, err
 	}
 	updated := func(sandbox *v1alpha1.Sandbox) bool { return revisionOf(sandbox) == o.target.revision }
-	starting := slices.DeleteFunc(slices.Clone(c.creating), updated)
+	creating := slices.DeleteFunc(slices.Clone(c.creating), updated)
 	available := slices.DeleteFunc(slices.Clone(c.available), updated)
 	slices.SortFunc(available, byAge)
-	return append(starting, available[:min(max(len(c.available)-minAvailable, 0), len(available))]...), nil
+	return append(creating, available[:min(max(len(c.available)-minAvailable, 0), len(available))]...), nil
 }
 
 // minAvailable is how many available sandboxes a roll-out leaves at least.

@@ -124,7 +124,7 @@ func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
 	var shortSince time.Time
 	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.counting.at)
 	c.states.withState(key, func(s *setState) {
-		s.claimRate.recordCount(available, o.counting.taken, cost)
+		s.claimRate.recordCount(available, o.counting.claimed, cost)
 		d.refill = s.claimRate.refillDelay(o.desired(), o.now)
 		d.backoff = s.backoff.next(o.target.revision, counts.outcome, o.now)
 		d.isFailing = s.backoff.pause > 0

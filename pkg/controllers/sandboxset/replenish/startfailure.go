@@ -97,7 +97,7 @@ func failedOf(ended []*v1alpha1.Sandbox, revision string) []*v1alpha1.Sandbox {
 }
 
 // findStartFailure returns why sandboxes cannot start: the cause of the oldest of those that
-// are starting or have just failed, or else why none can be made: createError, if that is not empty. nil is
+// are creating or have just failed, or else why none can be made: createError, if that is not empty. nil is
 // that nothing is known to be in their way.
 func findStartFailure(o *observation, c *poolCounts, failed []*v1alpha1.Sandbox, createError string) *startFailure {
 	var first *v1alpha1.Sandbox

@@ -145,16 +145,16 @@ type revisionMissing struct {
 // that took the first one, or from the count that found too few, until a count finds
 // enough.
 type shortage struct {
-	// taken is the first take that no count has followed, or zero. It makes a pool
+	// claimed is the first claim that no count has followed, or zero. It makes a pool
 	// short only if the next count says so: the pool may have had too many.
-	taken time.Time
+	claimed time.Time
 	// since is zero while the pool has enough.
 	since time.Time
 }
 
 func (s *shortage) recordClaim(now time.Time) {
-	if s.taken.IsZero() {
-		s.taken = now
+	if s.claimed.IsZero() {
+		s.claimed = now
 	}
 }
 
@@ -165,18 +165,18 @@ func (s *shortage) recordCount(available, replicas int, now time.Time) (since ti
 	switch {
 	case available < replicas && s.since.IsZero():
 		s.since = now
-		if !s.taken.IsZero() {
-			s.since = s.taken
+		if !s.claimed.IsZero() {
+			s.since = s.claimed
 		}
 	case available >= replicas && !s.since.IsZero():
 		length = now.Sub(s.since)
 		s.since = time.Time{}
 	}
-	s.taken = time.Time{}
+	s.claimed = time.Time{}
 	return s.since, length
 }
 
-// createTimes are the times at which the creates of sandboxes that are still starting
+// createTimes are the times at which the creates of sandboxes that are still creating
 // began. They measure how long sandboxes take to be available, but not those of a
 // controller before this one.
 type createTimes map[types.UID]time.Time
@@ -184,8 +184,8 @@ type createTimes map[types.UID]time.Time
 // recordState takes in the state of a sandbox in its pool. It returns how long the sandbox has
 // taken to be available, once.
 func (s createTimes) recordState(sandbox types.UID, now poolState, at time.Time) (time.Duration, bool) {
-	began, starting := s[sandbox]
-	if !starting || now == stateCreating {
+	began, creating := s[sandbox]
+	if !creating || now == stateCreating {
 		return 0, false
 	}
 	delete(s, sandbox)

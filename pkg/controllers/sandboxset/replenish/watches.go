@@ -97,7 +97,7 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 	}
 	now := w.clock.Now()
 	pooled := v1alpha1.IsInPool(before)
-	taken := pooled && !v1alpha1.IsInPool(after)
+	claimed := pooled && !v1alpha1.IsInPool(after)
 	w.states.withState(setOf(before), func(s *setState) {
 		if after.DeletionTimestamp != nil {
 			s.expectations.deleteObserved(after.UID)
@@ -106,12 +106,12 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 		if pooled && stateInPool(before, now) == stateCreating && hasBeenAvailable(after) {
 			s.backoff.recordSuccess(revisionOf(before))
 		}
-		if taken {
+		if claimed {
 			s.recordClaim(now)
 		}
 	})
-	if taken {
-		w.claims.recordTaken(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
+	if claimed {
+		w.claims.recordClaimed(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
 		w.enqueueSet(before, q)
 	}
 	w.enqueueSet(after, q)
