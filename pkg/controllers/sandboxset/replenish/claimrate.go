@@ -20,8 +20,8 @@ const maxCountInterval = time.Second
 //  1. the pool is counted, and its status written, once every maxCountInterval;
 //  2. its refill waits for their end, as long as half of the pool is there, and no
 //     longer than quietperiod.MaxWait: that is what the pool is for;
-//  3. from then on it works with few workers while the pool is full. The emptier the pool,
-//     the more workers. It gets all of them once the pool is empty: then claims wait for it.
+//  3. from then on it has few writes under way while the pool is full. The emptier the pool,
+//     the more. It gets all of them once the pool is empty: then claims wait for it.
 //
 // Example: quiet period 100ms, a pool of 1000. 400 claims within 3s meet
 // no refill; the refill begins 100ms after the last claim. Claims that go on for
@@ -74,8 +74,8 @@ func (b *claimRate) recordCount(available, claimed int, cost time.Duration) {
 }
 
 // refillDelay is how long to wait before the pool is refilled, once it was counted.
-func (b *claimRate) refillDelay(replicas int, now time.Time) time.Duration {
-	if 2*b.availableLeft < replicas {
+func (b *claimRate) refillDelay(desired int, now time.Time) time.Duration {
+	if 2*b.availableLeft < desired {
 		return 0
 	}
 	return min(b.claims.Wait(b.quiet, now), maxCountInterval)
@@ -88,14 +88,14 @@ func (b *claimRate) eventDelay() time.Duration {
 	return max(b.quiet, min(10*b.cost, maxCountInterval))
 }
 
-// parallelism is how many of the workers a refill may use now. 0 means that it has to stop.
-func (b *claimRate) parallelism(replicas, workers int, now time.Time) int {
-	if replicas <= 0 || !b.claims.IsActive(b.quiet, now) {
-		return workers
+// parallelism is how many of maxWrites writes a refill may have under way now. 0 means that it has to stop.
+func (b *claimRate) parallelism(desired, maxWrites int, now time.Time) int {
+	if desired <= 0 || !b.claims.IsActive(b.quiet, now) {
+		return maxWrites
 	}
-	if b.refillDelay(replicas, now) > 0 {
+	if b.refillDelay(desired, now) > 0 {
 		return 0
 	}
-	left := min(max(b.availableLeft, 0), replicas)
-	return 1 + (workers-1)*(replicas-left)/replicas
+	left := min(max(b.availableLeft, 0), desired)
+	return 1 + (maxWrites-1)*(desired-left)/desired
 }

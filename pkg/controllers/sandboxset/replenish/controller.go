@@ -69,7 +69,7 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		revisions:         &revisions{lookup: o.Lookup, states: states, podTemplates: content, revisionTemplates: tmpl},
 		revisionTemplates: tmpl,
 		demand:            &demand{client: c, caches: cached, claims: claims},
-		writer:            &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
+		writer:            &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, maxWrites: o.RefillConcurrency},
 		watches:           &watches{clock: clk, caches: cached, states: states, claims: claims},
 		nodes:             newNodeStates(clk, cached),
 	}

@@ -37,9 +37,9 @@ type writer struct {
 	// are now.
 	workers          int
 	activeReconciles atomic.Int32
-	// concurrency is how many sandboxes of one set are created or deleted at the same
+	// maxWrites is how many sandboxes of one set are created or deleted at the same
 	// time, while claims pause.
-	concurrency int
+	maxWrites int
 }
 
 // written is what a reconcile has done to a pool, for its count and its status.
@@ -81,8 +81,8 @@ func (w *writer) parallelism(o *observation) int {
 	if now.Sub(o.now) > timeLimit {
 		return 0
 	}
-	parallelism := w.concurrency
-	w.states.withState(key, func(s *setState) { parallelism = s.claimRate.parallelism(o.desired(), w.concurrency, now) })
+	parallelism := w.maxWrites
+	w.states.withState(key, func(s *setState) { parallelism = s.claimRate.parallelism(o.desired(), w.maxWrites, now) })
 	if specChanged(o.set) {
 		return max(parallelism, 1)
 	}
@@ -213,7 +213,7 @@ func (w *writer) removalGuard(o *observation, p plan) (func() bool, error) {
 // removeWithSet deletes the pool of a set that is deleted in the foreground, in the
 // foreground as well, and only what was not claimed since: that is none of the set's.
 func (w *writer) removeWithSet(ctx context.Context, sandboxes []*v1alpha1.Sandbox) []error {
-	return parallel(len(sandboxes), w.concurrency, func(i int) error {
+	return parallel(len(sandboxes), w.maxWrites, func(i int) error {
 		sandbox := sandboxes[i]
 		if sandbox.DeletionTimestamp != nil {
 			return nil
