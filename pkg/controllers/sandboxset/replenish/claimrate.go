@@ -46,56 +46,56 @@ type claimRate struct {
 }
 
 // recordClaim records that a claim took a sandbox out of the pool.
-func (b *claimRate) recordClaim(now time.Time) {
-	if b.uncounted.IsZero() {
-		b.uncounted = now
+func (r *claimRate) recordClaim(now time.Time) {
+	if r.uncounted.IsZero() {
+		r.uncounted = now
 	}
-	b.claims.Claimed(b.quiet, now)
-	b.last = now
-	b.claimed++
-	b.availableLeft--
+	r.claims.Claimed(r.quiet, now)
+	r.last = now
+	r.claimed++
+	r.availableLeft--
 }
 
 // countDelay is how long to wait before the pool is counted.
-func (b *claimRate) countDelay(now time.Time) time.Duration {
-	if b.uncounted.IsZero() || b.availableLeft <= 0 {
+func (r *claimRate) countDelay(now time.Time) time.Duration {
+	if r.uncounted.IsZero() || r.availableLeft <= 0 {
 		return 0
 	}
-	return max(min(b.last.Add(b.quiet).Sub(now), b.uncounted.Add(maxCountInterval).Sub(now)), 0)
+	return max(min(r.last.Add(r.quiet).Sub(now), r.uncounted.Add(maxCountInterval).Sub(now)), 0)
 }
 
 // recordCount records that a count of the pool took cost, and found so many available when
 // claims had taken claimed. The count may have found what was claimed since then: that is
 // no longer there.
-func (b *claimRate) recordCount(available, claimed int, cost time.Duration) {
-	b.uncounted = time.Time{}
-	b.availableLeft = available - (b.claimed - claimed)
-	b.cost = cost
+func (r *claimRate) recordCount(available, claimed int, cost time.Duration) {
+	r.uncounted = time.Time{}
+	r.availableLeft = available - (r.claimed - claimed)
+	r.cost = cost
 }
 
 // refillDelay is how long to wait before the pool is refilled, once it was counted.
-func (b *claimRate) refillDelay(desired int, now time.Time) time.Duration {
-	if 2*b.availableLeft < desired {
+func (r *claimRate) refillDelay(desired int, now time.Time) time.Duration {
+	if 2*r.availableLeft < desired {
 		return 0
 	}
-	return min(b.claims.Wait(b.quiet, now), maxCountInterval)
+	return min(r.claims.Wait(r.quiet, now), maxCountInterval)
 }
 
 // eventDelay is how long to gather events of a set before it is reconciled. A count
 // goes through the whole pool; in a large one, where something always changes, it may
 // take a tenth of the time.
-func (b *claimRate) eventDelay() time.Duration {
-	return max(b.quiet, min(10*b.cost, maxCountInterval))
+func (r *claimRate) eventDelay() time.Duration {
+	return max(r.quiet, min(10*r.cost, maxCountInterval))
 }
 
 // parallelism is how many of maxWrites writes a refill may have under way now. 0 means that it has to stop.
-func (b *claimRate) parallelism(desired, maxWrites int, now time.Time) int {
-	if desired <= 0 || !b.claims.IsActive(b.quiet, now) {
+func (r *claimRate) parallelism(desired, maxWrites int, now time.Time) int {
+	if desired <= 0 || !r.claims.IsActive(r.quiet, now) {
 		return maxWrites
 	}
-	if b.refillDelay(desired, now) > 0 {
+	if r.refillDelay(desired, now) > 0 {
 		return 0
 	}
-	left := min(max(b.availableLeft, 0), desired)
+	left := min(max(r.availableLeft, 0), desired)
 	return 1 + (maxWrites-1)*(desired-left)/desired
 }

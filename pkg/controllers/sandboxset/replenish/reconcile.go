@@ -49,9 +49,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	counts := o.count()
 	failed := failedOf(counts.ended, o.target.revision) // before they are deleted
-	delays := c.recordCount(o, &counts)
+	d := c.noteCount(o, &counts)
 
-	p, err := o.plan(&counts, delays)
+	p, err := o.plan(&counts, d)
 	if err != nil {
 		// The server refuses such values; trying again would not mend them.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
@@ -67,13 +67,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	gaugesOf(o, &counts).set(req.NamespacedName)
 	isConflict, statusAfter, statusErr := c.writeStatusAndEvents(ctx, &statusBuilder{
 		o: o, counts: &counts, startFailure: findStartFailure(o, &counts, failed, done.createError),
-		isFailing: delays.isFailing, replicaFailure: replicaFailure(err, delays.backoff),
+		isFailing: d.isFailing, replicaFailure: replicaFailure(err, d.backoff),
 	})
 	if err := errors.Join(err, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: queue.MinRequeue(
-		requeueAfterPlan(&o.pool, p, delays, done.isFinished, isConflict, c.options.QuietPeriod),
+		requeueAfterPlan(&o.pool, p, d, done.isFinished, isConflict, c.options.QuietPeriod),
 		o.target.requeueAfter, o.demandRequeueAfter, o.burst.requeueAfter, p.requeueAfter, counts.blocked.requeueAfter, statusAfter,
 	)}, nil
 }
@@ -118,8 +118,8 @@ func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Du
 	return delay
 }
 
-// recordCount records what a count of the pool has found, and returns what has to wait.
-func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
+// noteCount records what a count of the pool has found, and returns what has to wait.
+func (c *Controller) noteCount(o *observation, counts *poolCounts) delays {
 	var d delays
 	var shortSince time.Time
 	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.counting.at)

@@ -31,26 +31,26 @@ type startFailure struct {
 }
 
 // cause returns the first cause.
-func (t *startFailure) cause() string {
+func (f *startFailure) cause() string {
 	switch {
-	case t.message == "":
-		return t.reason
-	case t.reason == "":
-		return t.message
+	case f.message == "":
+		return f.reason
+	case f.reason == "":
+		return f.message
 	}
-	return t.reason + ": " + t.message
+	return f.reason + ": " + f.message
 }
 
 // text is what the condition of a set of a name says.
-func (t *startFailure) text(set string) string {
+func (f *startFailure) text(set string) string {
 	var text string
-	switch t.sandboxes {
+	switch f.sandboxes {
 	case 0:
-		text = fmt.Sprintf("SandboxSet %s cannot make sandboxes: %s", set, t.cause())
+		text = fmt.Sprintf("SandboxSet %s cannot make sandboxes: %s", set, f.cause())
 	case 1:
-		text = fmt.Sprintf("1 sandbox of SandboxSet %s cannot start: %s", set, t.cause())
+		text = fmt.Sprintf("1 sandbox of SandboxSet %s cannot start: %s", set, f.cause())
 	default:
-		text = fmt.Sprintf("%d sandboxes of SandboxSet %s cannot start: %s", t.sandboxes, set, t.cause())
+		text = fmt.Sprintf("%d sandboxes of SandboxSet %s cannot start: %s", f.sandboxes, set, f.cause())
 	}
 	return report.Truncate(text, maxStartFailureMessage)
 }
