@@ -33,8 +33,8 @@ type Options struct {
 	// MaxPendingTimeout is for how long a sandbox may be Pending before it counts as one
 	// that fails to start.
 	MaxPendingTimeout time.Duration
-	// Events are recorded on the sets.
-	Events bool
+	// Cluster: there is a cluster, which runs the pods, may have PodTemplates, and takes events.
+	Cluster bool
 	// Lookup finds the templates that sets refer to. Required.
 	Lookup *templates.Lookup
 }
@@ -109,7 +109,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
 		nodes: onNodes,
 	}
-	if c.options.Events {
+	if c.options.Cluster {
 		c.report.recorder = mgr.GetEventRecorder(c.Name())
 	}
 	// SandboxTemplates are watched twice: those that sets refer to, and those that hold revisions.
@@ -121,7 +121,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SandboxClaim{}, c.watches.waitingClaims()).
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
 		Watches(&v1alpha1.SandboxTemplate{}, c.watches.watchRevisionTemplates())
-	if c.options.Lookup.Cluster {
+	if c.options.Cluster {
 		if err := c.nodes.watchNodes(mgr); err != nil {
 			return err
 		}

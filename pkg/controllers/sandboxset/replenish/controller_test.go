@@ -134,7 +134,7 @@ func testFills(t *testing.T, f *fixture) {
 // In a cluster a large set is not filled faster than its sandboxes are taken up,
 // whether they are available by then or not, but as fast.
 func testFillsInStep(_ *testing.T, f *fixture) {
-	f.c.options.Lookup.Cluster = true
+	f.c.options.Cluster = true
 	f.createSet(300)
 	again := func(want time.Duration) {
 		f.Helper()

@@ -60,7 +60,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	}
 	o := &observation{
 		set: set, target: target, demandRequeueAfter: requeueAfter,
-		hasCluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now,
+		hasCluster: c.options.Cluster, maxPending: c.options.MaxPendingTimeout, now: now,
 	}
 	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		o.pool.expectedCreates, o.pool.expectedDeletes = s.expectations.snapshot(now)
