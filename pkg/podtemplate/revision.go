@@ -318,10 +318,10 @@ func IsRevision(template *v1alpha1.SandboxTemplate) bool {
 	return revision != "" && strings.HasSuffix(template.Name, "-"+revision)
 }
 
-// Materialize makes the SandboxTemplate that holds a revision of a set, owned by
+// NewHolder makes the SandboxTemplate that holds a revision of a set, owned by
 // it: everything that the revision is the hash of. It is the caller's to keep and
 // change.
-func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) *v1alpha1.SandboxTemplate {
+func NewHolder(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) *v1alpha1.SandboxTemplate {
 	spec := set.Spec.DeepCopy()
 	materialized := &v1alpha1.SandboxTemplate{
 		ObjectMeta: metav1.ObjectMeta{
@@ -346,7 +346,7 @@ func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) 
 }
 
 // AtRevision is a set as it was at the revision that a template made by
-// Materialize holds, for NewSandbox to make more of its sandboxes. It shares its
+// NewHolder holds, for NewSandbox to make more of its sandboxes. It shares its
 // parts with both and is not to be changed.
 func AtRevision(set *v1alpha1.SandboxSet, materialized *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxSet, *Resolved) {
 	then := *set

@@ -94,7 +94,7 @@ func (p *Preparer) sameButMetadata(
 	for _, name := range holders {
 		held, err := p.Stock.Store.SandboxTemplate(ctx, set.Namespace, name)
 		if err == nil && held != nil && p.Templates.cache.HoldsRevision(held, revision) {
-			same := podtemplate.SameButMetadata(podtemplate.Materialize(set, current, resolved), held)
+			same := podtemplate.SameButMetadata(podtemplate.NewHolder(set, current, resolved), held)
 			p.Templates.sameButMetadata.Add(pair, same)
 			return same
 		}

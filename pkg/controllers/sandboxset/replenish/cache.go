@@ -19,9 +19,9 @@ type caches struct {
 	sandboxes interface {
 		ControlledBy(types.UID) ([]*v1alpha1.Sandbox, error)
 	}
-	// revisionTemplates finds the SandboxTemplates whose controller has a UID: those that hold
+	// holders finds the SandboxTemplates whose controller has a UID: those that hold
 	// the revisions of a set.
-	revisionTemplates interface {
+	holders interface {
 		ControlledBy(types.UID) ([]*v1alpha1.SandboxTemplate, error)
 	}
 	// setUsers and sandboxUsers find what refers to a template, straight or through
@@ -51,7 +51,7 @@ func (c *caches) boundTo(claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, err
 
 // revisionsOf returns the SandboxTemplates that a set controls.
 func (c *caches) revisionsOf(set *v1alpha1.SandboxSet) ([]*v1alpha1.SandboxTemplate, error) {
-	return controlled(c.revisionTemplates.ControlledBy, "SandboxSet", set)
+	return controlled(c.holders.ControlledBy, "SandboxSet", set)
 }
 
 // controlled returns those of the objects found by the UID of an owner of our group and a

@@ -58,8 +58,8 @@ func (b *statusBuilder) setResolved() {
 	switch {
 	case o.set.Spec.Template != nil:
 		meta.RemoveStatusCondition(&b.status.Conditions, v1alpha1.SetConditionTemplateResolved)
-	case o.target.templateProblem != nil:
-		b.setCondition(v1alpha1.SetConditionTemplateResolved, metav1.ConditionFalse, o.target.templateProblem.reason, o.target.templateProblem.message)
+	case o.target.unusable != nil:
+		b.setCondition(v1alpha1.SetConditionTemplateResolved, metav1.ConditionFalse, o.target.unusable.reason, o.target.unusable.message)
 	default:
 		message := ""
 		if len(o.target.chain) > 0 {
@@ -76,7 +76,7 @@ func (b *statusBuilder) setResolved() {
 // it asks for now cannot be used, or not be held yet.
 func (b *statusBuilder) setAccepted() {
 	o := b.o
-	if !o.hasCluster || o.target.templateProblem != nil || o.target.templateErr != nil {
+	if !o.hasCluster || o.target.unusable != nil || o.target.holderErr != nil {
 		return
 	}
 	const conditionType = v1alpha1.SetConditionTemplateAccepted
@@ -150,12 +150,12 @@ func (b *statusBuilder) setRolledOut() {
 		message += fmt.Sprintf(", %d are of an older one", older)
 	}
 	switch {
-	case o.target.templateProblem != nil:
+	case o.target.unusable != nil:
 		b.setCondition(conditionType, metav1.ConditionFalse, v1alpha1.ReasonRollingOut, report.Truncate(
-			fmt.Sprintf("The template cannot be used: %s: %s", o.target.templateProblem.reason, o.target.templateProblem.message), maxStartFailureMessage))
-	case stays, o.target.templateErr == nil && older == 0 && c.updatedAvailable >= o.replicas():
+			fmt.Sprintf("The template cannot be used: %s: %s", o.target.unusable.reason, o.target.unusable.message), maxStartFailureMessage))
+	case stays, o.target.holderErr == nil && older == 0 && c.updatedAvailable >= o.replicas():
 		b.setCondition(conditionType, metav1.ConditionTrue, v1alpha1.ReasonRolledOut, "")
-	case o.target.templateErr != nil:
+	case o.target.holderErr != nil:
 		b.setCondition(conditionType, metav1.ConditionFalse, v1alpha1.ReasonRollingOut,
 			"The revision cannot be held in a SandboxTemplate for the moment, and is tried again")
 	default:

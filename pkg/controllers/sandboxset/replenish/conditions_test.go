@@ -137,7 +137,7 @@ func TestRolledOut(t *testing.T) {
 			}
 			o := &observation{set: set, target: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch}
 			if tc.unresolved {
-				o.target.templateProblem = &problem{v1alpha1.ReasonTemplateNotFound, "gone"}
+				o.target.unusable = &problem{v1alpha1.ReasonTemplateNotFound, "gone"}
 			}
 			if got := textOf(builderOf(o), v1alpha1.SetConditionRolledOut); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
@@ -198,10 +198,10 @@ func TestSetAccepted(t *testing.T) {
 			}
 			o := &observation{set: set, target: targetRevision{revision: tc.revision}, dryRun: tc.dryRun, hasCluster: !tc.noCluster, now: time.Unix(1e9, 0)}
 			if tc.refused {
-				o.target.templateProblem = &problem{v1alpha1.ReasonInvalidTemplate, "no such pod"}
+				o.target.unusable = &problem{v1alpha1.ReasonInvalidTemplate, "no such pod"}
 			}
 			if tc.missing {
-				o.target.templateErr = errors.New("connection refused")
+				o.target.holderErr = errors.New("connection refused")
 			}
 			b := &statusBuilder{o: o, counts: &poolCounts{updatedAvailable: tc.available}, status: *set.Status.DeepCopy()}
 			b.setAccepted()

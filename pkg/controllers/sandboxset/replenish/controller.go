@@ -41,18 +41,18 @@ type Options struct {
 
 // Controller keeps the pools of SandboxSets at their size.
 type Controller struct {
-	client            client.Client
-	clock             clock.PassiveClock
-	options           Options
-	caches            *caches
-	states            *setStates
-	revisions         *revisions
-	revisionTemplates *revisionTemplates
-	demand            *demand
-	writer            *writer
-	watches           *watches
-	nodes             *nodeStates
-	report            *reporter
+	client    client.Client
+	clock     clock.PassiveClock
+	options   Options
+	caches    *caches
+	states    *setStates
+	revisions *revisions
+	holders   *holders
+	demand    *demand
+	writer    *writer
+	watches   *watches
+	nodes     *nodeStates
+	report    *reporter
 }
 
 // New returns a Controller that reads and writes through c. Its parts share empty caches; Register
@@ -61,17 +61,17 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
 	o.MaxPendingTimeout = clampPendingTimeout(o.MaxPendingTimeout)
 	content := podtemplate.NewCache()
-	tmpl := &revisionTemplates{
+	tmpl := &holders{
 		client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report, content: content,
 	}
 	return &Controller{
 		client: c, clock: clk, options: o, caches: cached, states: states, report: report,
-		revisions:         &revisions{lookup: o.Lookup, states: states, podTemplates: content, revisionTemplates: tmpl},
-		revisionTemplates: tmpl,
-		demand:            &demand{client: c, caches: cached, claims: claims},
-		writer:            &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, maxWrites: o.RefillConcurrency},
-		watches:           &watches{clock: clk, caches: cached, states: states, claims: claims},
-		nodes:             newNodeStates(clk, cached),
+		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: content, holders: tmpl},
+		holders:   tmpl,
+		demand:    &demand{client: c, caches: cached, claims: claims},
+		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, maxWrites: o.RefillConcurrency},
+		watches:   &watches{clock: clk, caches: cached, states: states, claims: claims},
+		nodes:     newNodeStates(clk, cached),
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	*c.caches = caches{
-		sandboxes: sandboxes, revisionTemplates: ownedTemplates,
+		sandboxes: sandboxes, holders: ownedTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
 		nodes: onNodes,
 	}
@@ -120,7 +120,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Sandbox{}, c.watches.sandboxes()).
 		Watches(&v1alpha1.SandboxClaim{}, c.watches.waitingClaims()).
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
-		Watches(&v1alpha1.SandboxTemplate{}, c.watches.watchRevisionTemplates())
+		Watches(&v1alpha1.SandboxTemplate{}, c.watches.holders())
 	if c.options.Cluster {
 		if err := c.nodes.watchNodes(mgr); err != nil {
 			return err

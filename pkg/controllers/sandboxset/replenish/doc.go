@@ -11,7 +11,7 @@
 //
 //  1. waits while claims keep coming, without a pause of a quiet period (claimrate.go);
 //  2. finds the revision that the pool should consist of (revision.go), and creates the
-//     SandboxTemplate that holds it (revisiontemplate.go);
+//     SandboxTemplate that holds it (holders.go);
 //  3. finds for how many sandboxes claims wait (demand.go, waitingclaims.go, burst.go);
 //  4. notes which own writes the cache has not shown yet (expectations.go), and only
 //     then reads the pool from the cache (cache.go, burstindex.go): all of this is an

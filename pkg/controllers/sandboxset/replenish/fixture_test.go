@@ -70,15 +70,15 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	*f.c.caches = caches{
-		sandboxes: f.cache, revisionTemplates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
+		sandboxes: f.cache, holders: testHolders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
 	}
 	return f
 }
 
-// holders shows the SandboxTemplates as the server has them.
-type holders struct{ f *fixture }
+// testHolders shows the SandboxTemplates as the server has them.
+type testHolders struct{ f *fixture }
 
-func (h holders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error) {
+func (h testHolders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error) {
 	list := &v1alpha1.SandboxTemplateList{}
 	if err := h.f.api.List(h.f.Context(), list, client.InNamespace(h.f.key.Namespace)); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		o.pool.record(done, o.target.revision)
 		counts = o.count()
 	}
-	err = errors.Join(err, o.target.templateErr, c.revisionTemplates.deleteUnused(ctx, set, o.target.revision, historyOf(set, o.target.templateErr), &o.pool))
+	err = errors.Join(err, o.target.holderErr, c.holders.deleteUnused(ctx, set, o.target.revision, historyOf(set, o.target.holderErr), &o.pool))
 
 	gaugesOf(o, &counts).set(req.NamespacedName)
 	isConflict, statusAfter, statusErr := c.writeStatusAndEvents(ctx, &statusBuilder{

@@ -61,7 +61,7 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 		c.states.withState(key, func(s *setState) { same, known = s.revision.compared[pair] })
 		if !known {
 			if target == nil {
-				target = podtemplate.Materialize(o.target.setAtRevision, o.target.revision, o.target.resolved)
+				target = podtemplate.NewHolder(o.target.setAtRevision, o.target.revision, o.target.resolved)
 			}
 			same = podtemplate.SameButMetadata(target, template)
 			c.states.withState(key, func(s *setState) { s.revision.noteCompared(pair, same) })

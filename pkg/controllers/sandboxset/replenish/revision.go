@@ -39,11 +39,11 @@ type targetRevision struct {
 	resolved      *podtemplate.Resolved
 	// chain are the templates that the spec leads to, where it could be used.
 	chain []string
-	// templateProblem is why the target is not what the spec asks for.
-	templateProblem *problem
-	// templateErr is why the SandboxTemplate could not be created, where that is no
+	// unusable is why the target is not what the spec asks for.
+	unusable *problem
+	// holderErr is why the SandboxTemplate could not be created, where that is no
 	// fault of the pod template and sandboxes need it.
-	templateErr error
+	holderErr error
 	// requeueAfter is after what time to reconcile again even if no event comes; 0 is never.
 	requeueAfter time.Duration
 }
@@ -57,10 +57,10 @@ func newProblem(reason string, err error) *problem {
 
 // revisions finds the revision that the pool of a set should consist of.
 type revisions struct {
-	lookup            *templates.Lookup
-	states            *setStates
-	podTemplates      *podtemplate.Cache
-	revisionTemplates *revisionTemplates
+	lookup       *templates.Lookup
+	states       *setStates
+	podTemplates *podtemplate.Cache
+	holders      *holders
 }
 
 // target finds out what the pool should consist of, and creates the SandboxTemplate
@@ -68,7 +68,7 @@ type revisions struct {
 func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targetRevision, error) {
 	revision, resolved, err := r.resolve(ctx, set)
 	if reason := templates.ReasonFor(err); reason != "" {
-		return r.lastTarget(ctx, set, newProblem(reason, withoutSet(err)))
+		return r.targetOfStatus(ctx, set, newProblem(reason, withoutSet(err)))
 	}
 	if err != nil {
 		return targetRevision{}, err
@@ -81,16 +81,16 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 		revision: revision, currentRevision: podtemplate.CurrentRevision(from, revision),
 		setAtRevision: from, resolved: resolved, chain: resolved.Chain,
 	}
-	retryAfter, err := r.revisionTemplates.ensure(ctx, from, revision, resolved)
+	retryAfter, err := r.holders.ensure(ctx, from, revision, resolved)
 	switch {
 	case err == nil:
 		return t, nil
 	case set.Spec.Template != nil:
 		// Its sandboxes do not need the SandboxTemplate, so no pool should suffer from that.
-		t.currentRevision, t.requeueAfter = set.Status.CurrentRevision, cmp.Or(retryAfter, templateRetry)
+		t.currentRevision, t.requeueAfter = set.Status.CurrentRevision, cmp.Or(retryAfter, holderRetry)
 		return t, nil
 	}
-	return r.targetWithoutTemplate(ctx, set, resolved, retryAfter, err)
+	return r.targetWithoutHolder(ctx, set, resolved, retryAfter, err)
 }
 
 // withoutSet unwraps an error of ResolveSet, so that it does not name the set. It becomes the
@@ -108,7 +108,7 @@ func (r *revisions) withStoredJSON(
 	if revision == set.Status.UpdateRevision {
 		return set, revision, resolved, nil
 	}
-	owned, err := r.revisionTemplates.caches.revisionsOf(set)
+	owned, err := r.holders.caches.revisionsOf(set)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -135,37 +135,37 @@ func (r *revisions) withStoredJSON(
 	return set, revision, resolved, nil
 }
 
-// targetWithoutTemplate is the target where the SandboxTemplate for what the spec asks
+// targetWithoutHolder is the target where the SandboxTemplate for what the spec asks
 // for could not be created: what the pool consisted of until now.
-func (r *revisions) targetWithoutTemplate(
+func (r *revisions) targetWithoutHolder(
 	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, retryAfter time.Duration, err error,
 ) (targetRevision, error) {
-	var templateProblem *problem
+	var unusable *problem
 	switch {
 	case errors.Is(err, errNameTaken):
-		templateProblem = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
+		unusable = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
 	case apierrors.IsInvalid(err):
 		// No pod of this cluster can be like that, which the API server has asked.
-		templateProblem = newProblem(v1alpha1.ReasonInvalidTemplate, err)
+		unusable = newProblem(v1alpha1.ReasonInvalidTemplate, err)
 	}
-	t, lastErr := r.lastTarget(ctx, set, templateProblem)
+	t, lastErr := r.targetOfStatus(ctx, set, unusable)
 	if lastErr != nil {
 		return targetRevision{}, errors.Join(err, lastErr)
 	}
 	switch {
-	case templateProblem != nil:
+	case unusable != nil:
 		t.requeueAfter = retryAfter // no event says that the cluster takes the pod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		t.chain = resolved.Chain // the set will go as well
 	default:
-		t.chain, t.templateErr = resolved.Chain, err
+		t.chain, t.holderErr = resolved.Chain, err
 	}
 	return t, nil
 }
 
-// lastTarget is the revision that the pool was last to consist of.
-func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, templateProblem *problem) (targetRevision, error) {
-	t := targetRevision{revision: set.Status.UpdateRevision, currentRevision: set.Status.CurrentRevision, templateProblem: templateProblem}
+// targetOfStatus is the revision that the pool was last to consist of.
+func (r *revisions) targetOfStatus(ctx context.Context, set *v1alpha1.SandboxSet, unusable *problem) (targetRevision, error) {
+	t := targetRevision{revision: set.Status.UpdateRevision, currentRevision: set.Status.CurrentRevision, unusable: unusable}
 	template, err := r.podTemplates.Holder(ctx, set, r.lookup)
 	switch {
 	case err != nil:

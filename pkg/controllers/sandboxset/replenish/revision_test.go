@@ -81,7 +81,7 @@ func (f *fixture) holder() *v1alpha1.SandboxTemplate {
 // wantHolders checks which revisions the SandboxTemplates hold that the set owns.
 func (f *fixture) wantHolders(revisions ...string) {
 	f.Helper()
-	got, err := holders{f}.ControlledBy(f.set().UID)
+	got, err := testHolders{f}.ControlledBy(f.set().UID)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func testHeldUnderAnotherName(_ *testing.T, f *fixture) {
 	f.wantCurrent("twin", "twin-"+revision)
 
 	set := f.set()
-	earlier := podtemplate.Materialize(set, revision, podtemplate.Inline(podOf("busybox")))
+	earlier := podtemplate.NewHolder(set, revision, podtemplate.Inline(podOf("busybox")))
 	earlier.Name = "pool-" + revision
 	if err := f.api.Create(f.Context(), earlier); err != nil {
 		f.Fatal(err)
@@ -470,14 +470,14 @@ func testNameIsTaken(_ *testing.T, f *fixture) {
 	f.createTemplate(name, podOf("else"))
 	tries := f.countTemplateCreates()
 	for range 3 {
-		if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 			f.Errorf("looks again after %v", got)
 		}
 		f.wantPooled(0)
 		f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
 		f.pass(time.Second)
 	}
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
 	if *tries != 2 {
 		f.Errorf("%d tries, want one a minute", *tries)
@@ -486,7 +486,7 @@ func testNameIsTaken(_ *testing.T, f *fixture) {
 	if err := f.api.Delete(f.Context(), taken); err != nil {
 		f.Fatal(err)
 	}
-	f.c.watches.watchRevisionTemplates().Delete(f.Context(), event.DeleteEvent{Object: taken}, noQueue{})
+	f.c.watches.holders().Delete(f.Context(), event.DeleteEvent{Object: taken}, noQueue{})
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
@@ -542,7 +542,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	f.createTemplate(name, podOf("else"))
 	tries := f.countTemplateCreates()
 	for range 3 {
-		if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 			f.Errorf("looks again after %v", got)
 		}
 		f.sync()
@@ -552,7 +552,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, conditionReplicaFailure) != nil {
 		f.Errorf("status %+v", s)
 	}
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
 	if *tries != 2 {
 		f.Errorf("%d tries, want one a minute", *tries)
@@ -569,7 +569,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
 		f.Fatal(err)
 	}
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
 	f.wantHolders(f.set().Status.UpdateRevision)
 	if got := f.set().Status.CurrentRevision; got != name {
@@ -631,7 +631,7 @@ func testRollBackIsNotedOnce(_ *testing.T, f *fixture) {
 		if _, err := f.c.revisions.target(f.Context(), f.set()); err != nil {
 			f.Fatal(err)
 		}
-		f.pass(templateRetry)
+		f.pass(holderRetry)
 	}
 	if got := f.template(first).Annotations[v1alpha1.AnnotationRevisionReused]; got == "" || patches != 1 {
 		f.Errorf("%d patches, last at %q", patches, got)
@@ -662,7 +662,7 @@ func testAdoptsRevision(_ *testing.T, f *fixture) {
 	if err := f.api.Update(f.Context(), holder); err != nil {
 		f.Fatal(err)
 	}
-	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+	if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 		f.Errorf("looks again after %v", got)
 	}
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
@@ -703,7 +703,7 @@ func testForgedRevision(_ *testing.T, f *fixture) {
 		}
 	}
 	// Before the controller makes it.
-	f.forge(podtemplate.Materialize(set, revision, resolved))
+	f.forge(podtemplate.NewHolder(set, revision, resolved))
 	f.reconcile()
 	image("busybox")
 	f.wantPooled(2)
@@ -714,13 +714,13 @@ func testForgedRevision(_ *testing.T, f *fixture) {
 	f.claim(f.pooled()[0])
 	f.sync()
 	f.pass(maxCountInterval)
-	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+	if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 		f.Errorf("looks again after %v", got)
 	}
 	image("evil")
 	f.wantPooled(1)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
 	image("busybox")
 	f.wantPooled(2)
@@ -767,7 +767,7 @@ func testRevisionHistory(_ *testing.T, f *fixture) {
 	for i := range defaultRevisionHistory + 2 {
 		at(fmt.Sprint(i))
 	}
-	held, err := holders{f}.ControlledBy(f.set().UID)
+	held, err := testHolders{f}.ControlledBy(f.set().UID)
 	if err != nil || len(held) != defaultRevisionHistory+1 {
 		f.Errorf("%d held, %v", len(held), err)
 	}

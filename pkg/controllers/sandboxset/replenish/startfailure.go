@@ -122,8 +122,8 @@ func findStartFailure(o *observation, c *poolCounts, failed []*v1alpha1.Sandbox,
 		return found
 	case createError != "":
 		return &startFailure{message: createError}
-	case o.target.templateProblem != nil && !o.canCreate() && c.unused() < o.desired():
-		return &startFailure{reason: o.target.templateProblem.reason, message: o.target.templateProblem.message}
+	case o.target.unusable != nil && !o.canCreate() && c.unused() < o.desired():
+		return &startFailure{reason: o.target.unusable.reason, message: o.target.unusable.message}
 	}
 	return nil
 }

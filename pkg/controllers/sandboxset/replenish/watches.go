@@ -177,13 +177,13 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 	}
 }
 
-// watchRevisionTemplates enqueues a set when
+// holders enqueues a set when
 //
 //   - a SandboxTemplate that holds a revision of the set is deleted: it may be needed;
 //   - its content changes: it may not hold the revision any more;
 //   - its owner is removed;
 //   - another template that had the name of a revision is deleted: the name is free.
-func (w *watches) watchRevisionTemplates() handler.EventHandler {
+func (w *watches) holders() handler.EventHandler {
 	templateLost := func(ctx context.Context, template client.Object, q queue.Interface) {
 		for _, set := range w.setsOfTemplate(ctx, template) {
 			w.states.withState(set, func(s *setState) { s.revision.missing = revisionMissing{} })

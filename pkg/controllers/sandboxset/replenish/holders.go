@@ -27,16 +27,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// templateRetry is after what time a SandboxTemplate that could not be created, for a
+// holderRetry is after what time a SandboxTemplate that could not be created, for a
 // reason that does not go away by itself, is tried again.
-const templateRetry = time.Minute
+const holderRetry = time.Minute
 
 // errNameTaken means that a SandboxTemplate of the name is not the set's, or does not hold
 // its revision.
 var errNameTaken = errors.New("the name is taken")
 
-// revisionTemplates keeps the SandboxTemplates that hold the revisions of sets.
-type revisionTemplates struct {
+// holders keeps the SandboxTemplates that hold the revisions of sets.
+type holders struct {
 	client client.Client
 	server client.Reader // reads past the cache
 	clock  clock.PassiveClock
@@ -51,7 +51,7 @@ type revisionTemplates struct {
 // is there. It comes before the sandboxes that refer to it. An error that does not go away by
 // itself is remembered: it is returned again, with the time until the next try, and nothing is
 // sent.
-func (r *revisionTemplates) ensure(
+func (r *holders) ensure(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) (retryAfter time.Duration, err error) {
 	key, name, now := client.ObjectKeyFromObject(set), podtemplate.RevisionName(set, revision), r.clock.Now()
@@ -62,7 +62,7 @@ func (r *revisionTemplates) ensure(
 	}
 	var missing revisionMissing
 	if err = r.createOrReplace(ctx, set, revision, resolved); isRetriedLater(set, err) {
-		missing, retryAfter = revisionMissing{name, err, now.Add(templateRetry)}, templateRetry
+		missing, retryAfter = revisionMissing{name, err, now.Add(holderRetry)}, holderRetry
 	}
 	r.states.withState(key, func(s *setState) { s.revision.missing = missing })
 	isNews := before.name != name || before.err == nil || err == nil || before.err.Error() != err.Error()
@@ -73,7 +73,7 @@ func (r *revisionTemplates) ensure(
 	return retryAfter, err
 }
 
-// isRetriedLater reports whether an error of createOrReplace is one to try again after templateRetry:
+// isRetriedLater reports whether an error of createOrReplace is one to try again after holderRetry:
 // the API refuses the content, or the name is taken. A set with a template of its own does not need
 // the SandboxTemplate, so it can wait after each. Other sets cannot: deleteUnused makes room in a quota.
 func isRetriedLater(set *v1alpha1.SandboxSet, err error) bool {
@@ -82,7 +82,7 @@ func isRetriedLater(set *v1alpha1.SandboxSet, err error) bool {
 
 // createOrReplace creates the SandboxTemplate that holds a revision of a set, unless it is there. One
 // that is the set's and has other content is replaced.
-func (r *revisionTemplates) createOrReplace(
+func (r *holders) createOrReplace(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
 	name := podtemplate.RevisionName(set, revision)
@@ -95,7 +95,7 @@ func (r *revisionTemplates) createOrReplace(
 			return r.retarget(ctx, set, template, revision, owned)
 		}
 	}
-	wanted := podtemplate.Materialize(set, revision, resolved)
+	wanted := podtemplate.NewHolder(set, revision, resolved)
 	if err := r.create(ctx, set, wanted, revision); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -119,7 +119,7 @@ func (r *revisionTemplates) createOrReplace(
 
 // create creates the SandboxTemplate that holds a revision. Whatever changes it on the
 // way to the store keeps it from holding that.
-func (r *revisionTemplates) create(
+func (r *holders) create(
 	ctx context.Context, set *v1alpha1.SandboxSet, wanted *v1alpha1.SandboxTemplate, revision string,
 ) error {
 	asking, warnings := apiwarning.Collect(ctx)
@@ -140,13 +140,13 @@ func (r *revisionTemplates) create(
 // replace deletes a SandboxTemplate that is said to be the set's and does not hold the
 // revision of its name, and creates the one that does. Where others go on like this, that
 // is done once in a while.
-func (r *revisionTemplates) replace(
+func (r *holders) replace(
 	ctx context.Context, set *v1alpha1.SandboxSet, existing, wanted *v1alpha1.SandboxTemplate, revision string,
 ) error {
 	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
 	var last time.Time
 	r.states.withState(key, func(s *setState) { last = s.revision.replaced })
-	if now.Sub(last) < templateRetry {
+	if now.Sub(last) < holderRetry {
 		return fmt.Errorf("SandboxTemplate %s/%s has not the content of the revision of SandboxSet %s that it is to hold, and was replaced a moment ago: %w",
 			existing.Namespace, existing.Name, set.Name, errNameTaken)
 	}
@@ -167,7 +167,7 @@ func (r *revisionTemplates) replace(
 // refers to. That is part of a revision only where it has a NetworkPolicy, so another
 // one can have the same revision. Where the set comes back to a revision, that is noted, unless it is the
 // newest of those that the set owns anyway.
-func (r *revisionTemplates) retarget(
+func (r *holders) retarget(
 	ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate, revision string, owned []*v1alpha1.SandboxTemplate,
 ) error {
 	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
@@ -222,7 +222,7 @@ func jsonValue(spec *v1alpha1.SandboxTemplateSpec) (any, error) {
 }
 
 // adopt makes a template the set's, unless it has changed since it was read.
-func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
+func (r *holders) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
 	adopted := existing.DeepCopy()
 	adopted.OwnerReferences = append([]metav1.OwnerReference(nil), wanted.OwnerReferences...)
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
@@ -252,7 +252,7 @@ func historyOf(set *v1alpha1.SandboxSet, refused error) int {
 // pool refers to any more, nor anything else, and that are more than the set is to keep:
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
-func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, keep int, p *pool) error {
+func (r *holders) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, keep int, p *pool) error {
 	owned, err := r.caches.revisionsOf(set)
 	target := podtemplate.RevisionName(set, revision)
 	if err != nil || len(owned) <= keep || len(owned) == 1 && owned[0].Name == target {
@@ -272,7 +272,7 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 
 // unused returns those of a set's SandboxTemplates that are not current and that no
 // sandbox of the pool refers to, nor anything else.
-func (r *revisionTemplates) unused(owned []*v1alpha1.SandboxTemplate, current sets.Set[string], p *pool) ([]*v1alpha1.SandboxTemplate, error) {
+func (r *holders) unused(owned []*v1alpha1.SandboxTemplate, current sets.Set[string], p *pool) ([]*v1alpha1.SandboxTemplate, error) {
 	inPool := p.refersTo()
 	var errs []error
 	var unused []*v1alpha1.SandboxTemplate
