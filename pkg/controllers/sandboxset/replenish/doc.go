@@ -23,6 +23,14 @@
 //     conditions.go, startfailure.go, conditionthrottle.go), with events and metrics
 //     (events.go, metrics.go).
 //
+// That sandboxes do not start is judged four times, for four purposes:
+//
+//	blockedSlots     cannot start, or Pending for too long   uses up the start budget; ScalingLimited
+//	startFailure     whyNotAvailable of those creating,      condition Available, with its event
+//	                 those failed just now, a refused create
+//	notReadyTooLong  not ready for progressDeadline          replaced, in a pool of agent-sandbox
+//	outcome          ended, and no newer one is available    backoff; ReplicaFailure SandboxesFail
+//
 // Sandboxes on nodes that take no pods (nodes.go) are replaced (unavailablenodes.go), as far
 // as a roll-out would go.
 //
