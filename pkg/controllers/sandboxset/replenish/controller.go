@@ -44,7 +44,7 @@ type Controller struct {
 	client    client.Client
 	clock     clock.PassiveClock
 	options   Options
-	caches    *caches
+	indexes   *indexes
 	states    *setStates
 	revisions *revisions
 	holders   *holders
@@ -55,23 +55,23 @@ type Controller struct {
 	report    *reporter
 }
 
-// New returns a Controller that reads and writes through c. Its parts share empty caches; Register
-// fills them, because the indexes need the manager's cache.
+// New returns a Controller that reads and writes through c. Its parts share empty indexes; Register
+// fills them, because they need the manager's cache. Tests put their own in their place.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	found, states, claims, report := &indexes{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
 	o.MaxPendingTimeout = clampPendingTimeout(o.MaxPendingTimeout)
-	content := podtemplate.NewCache()
+	podTemplates := podtemplate.NewCache()
 	tmpl := &holders{
-		client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report, content: content,
+		client: c, server: o.Lookup.Server, clock: clk, indexes: found, states: states, report: report, podTemplates: podTemplates,
 	}
 	return &Controller{
-		client: c, clock: clk, options: o, caches: cached, states: states, report: report,
-		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: content, holders: tmpl},
+		client: c, clock: clk, options: o, indexes: found, states: states, report: report,
+		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: podTemplates, holders: tmpl},
 		holders:   tmpl,
-		demand:    &demand{client: c, caches: cached, claims: claims},
+		demand:    &demand{client: c, indexes: found, claims: claims},
 		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, maxWrites: o.RefillConcurrency},
-		watches:   &watches{clock: clk, caches: cached, states: states, claims: claims},
-		nodes:     newNodeStates(clk, cached),
+		watches:   &watches{clock: clk, indexes: found, states: states, claims: claims},
+		nodes:     newNodeStates(clk, found),
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	*c.caches = caches{
+	*c.indexes = indexes{
 		sandboxes: sandboxes, holders: ownedTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
 		nodes: onNodes,

@@ -14,7 +14,7 @@
 //     SandboxTemplate that holds it (holders.go);
 //  3. finds for how many sandboxes claims wait (demand.go, waitingclaims.go, burst.go);
 //  4. notes which own writes the cache has not shown yet (expectations.go), and only
-//     then reads the pool from the cache (cache.go, burstindex.go): all of this is an
+//     then reads the pool from the cache (indexes.go, burstindex.go): all of this is an
 //     observation (observe.go); and counts it (pool.go);
 //  5. decides what to create and to remove (plan.go, values in, values out), with the
 //     budget of sandboxes that fail to start (startbudget.go), the backoff after sandboxes

@@ -69,7 +69,7 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			return c.Get(ctx, k, o, opts...)
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
-	*f.c.caches = caches{
+	*f.c.indexes = indexes{
 		sandboxes: f.cache, holders: testHolders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
 	}
 	return f

@@ -37,14 +37,14 @@ var errNameTaken = errors.New("the name is taken")
 
 // holders keeps the SandboxTemplates that hold the revisions of sets.
 type holders struct {
-	client client.Client
-	server client.Reader // reads past the cache
-	clock  clock.PassiveClock
-	caches *caches
-	states *setStates
-	report *reporter
-	// content remembers which SandboxTemplates hold their revision.
-	content *podtemplate.Cache
+	client  client.Client
+	server  client.Reader // reads past the cache
+	clock   clock.PassiveClock
+	indexes *indexes
+	states  *setStates
+	report  *reporter
+	// podTemplates remembers which SandboxTemplates hold their revision.
+	podTemplates *podtemplate.Cache
 }
 
 // ensure creates the SandboxTemplate that holds a revision of a set, unless it
@@ -86,12 +86,12 @@ func (r *holders) createOrReplace(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
 	name := podtemplate.RevisionName(set, revision)
-	owned, err := r.caches.revisionsOf(set)
+	owned, err := r.indexes.revisionsOf(set)
 	if err != nil {
 		return err
 	}
 	for _, template := range owned {
-		if template.Name == name && template.DeletionTimestamp == nil && r.content.HoldsRevision(template, revision) {
+		if template.Name == name && template.DeletionTimestamp == nil && r.podTemplates.HoldsRevision(template, revision) {
 			return r.retarget(ctx, set, template, revision, owned)
 		}
 	}
@@ -106,7 +106,7 @@ func (r *holders) createOrReplace(
 		return fmt.Errorf("getting SandboxTemplate %s: %w", key, err)
 	}
 	switch {
-	case metav1.IsControlledBy(existing, set) && r.content.HoldsRevision(existing, revision):
+	case metav1.IsControlledBy(existing, set) && r.podTemplates.HoldsRevision(existing, revision):
 		return nil
 	case metav1.IsControlledBy(existing, set):
 		return r.replace(ctx, set, existing, wanted, revision)
@@ -253,7 +253,7 @@ func historyOf(set *v1alpha1.SandboxSet, refused error) int {
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
 func (r *holders) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, keep int, p *pool) error {
-	owned, err := r.caches.revisionsOf(set)
+	owned, err := r.indexes.revisionsOf(set)
 	target := podtemplate.RevisionName(set, revision)
 	if err != nil || len(owned) <= keep || len(owned) == 1 && owned[0].Name == target {
 		return err
@@ -281,7 +281,7 @@ func (r *holders) unused(owned []*v1alpha1.SandboxTemplate, current sets.Set[str
 			continue
 		}
 		// Users who may write sets or sandboxes here may refer to it.
-		used, err := r.caches.isUsed(template)
+		used, err := r.indexes.isUsed(template)
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -124,7 +124,7 @@ func takes(pods map[string]bool) map[string]nodes.State {
 func TestNodeStates(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(epoch)
 	one := available("a").node("n1").Sandbox
-	s := newNodeStates(clk, &caches{nodes: onNodes{"n1": {one}}})
+	s := newNodeStates(clk, &indexes{nodes: onNodes{"n1": {one}}})
 	q := &enqueuedSets{}
 	at := func(passed time.Duration) { clk.SetTime(epoch.Add(passed)) }
 	expect := func(what string, woken int, most bool, since time.Duration) {

@@ -70,7 +70,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 			o.dryRun = s.revision.dryRun
 		}
 	})
-	if o.pool.sandboxes, err = c.caches.pooled(set); err != nil {
+	if o.pool.sandboxes, err = c.indexes.pooled(set); err != nil {
 		return nil, err
 	}
 	o.nodes = c.nodes.unavailableNodesOf(o.pool.sandboxes)

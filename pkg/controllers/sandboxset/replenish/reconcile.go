@@ -168,7 +168,7 @@ func (c *Controller) finalize(ctx context.Context, set *v1alpha1.SandboxSet) (re
 	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		creates, _ = s.expectations.snapshot(c.clock.Now())
 	})
-	left, err := c.caches.pooled(set)
+	left, err := c.indexes.pooled(set)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err

@@ -46,7 +46,7 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 	if len(older) == 0 {
 		return found, nil
 	}
-	owned, err := c.caches.revisionsOf(o.set)
+	owned, err := c.indexes.revisionsOf(o.set)
 	if err != nil {
 		return nil, fmt.Errorf("finding the revisions of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}

@@ -108,7 +108,7 @@ func (r *revisions) withStoredJSON(
 	if revision == set.Status.UpdateRevision {
 		return set, revision, resolved, nil
 	}
-	owned, err := r.holders.caches.revisionsOf(set)
+	owned, err := r.holders.indexes.revisionsOf(set)
 	if err != nil {
 		return nil, "", nil, err
 	}

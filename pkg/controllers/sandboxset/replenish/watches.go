@@ -25,10 +25,10 @@ import (
 // watches take what the cache shows into the states of sets and the waiting claims,
 // and enqueue the sets that it concerns.
 type watches struct {
-	clock  clock.PassiveClock
-	caches *caches
-	states *setStates
-	claims *waitingClaims
+	clock   clock.PassiveClock
+	indexes *indexes
+	states  *setStates
+	claims  *waitingClaims
 }
 
 // sets enqueues a set when it changes: at once when a user changed it, gathered
@@ -220,7 +220,7 @@ func mayHoldOther(before, after client.Object) bool {
 // enqueueBurstSets enqueues the sets with a burst that are of a name or refer to the
 // template of that name: claims that ask for it may be theirs.
 func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, q queue.Interface) {
-	sets, err := w.caches.burstSets.ByName(namespace, name)
+	sets, err := w.indexes.burstSets.ByName(namespace, name)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to find the sets that may grow", "namespace", namespace, "name", name)
 		return
@@ -272,7 +272,7 @@ func (w *watches) setsOfTemplate(ctx context.Context, template client.Object) []
 		prefix := template.GetName()[:dash]
 		names.Insert(prefix)
 		for _, kind := range []string{v1alpha1.TemplateKindSandboxTemplate, v1alpha1.TemplateKindPodTemplate} {
-			users, err := w.caches.setUsers.UsersOf(kind, template.GetNamespace(), prefix)
+			users, err := w.indexes.setUsers.UsersOf(kind, template.GetNamespace(), prefix)
 			if err != nil {
 				log.FromContext(ctx).Error(err, "Failed to find the sets of a template", "namespace", template.GetNamespace(), "name", prefix)
 			}

@@ -68,7 +68,7 @@ func TestMayHoldOther(t *testing.T) {
 // Those that never were a set's may have the name of a revision of the set "a-b", or of
 // a set that refers to the template "a-b".
 func TestSetsOfTemplate(t *testing.T) {
-	w := watches{caches: &caches{setUsers: usersOf{"SandboxTemplate/n/a-b": "of-template", "PodTemplate/n/a-b": "of-pods"}}}
+	w := watches{indexes: &indexes{setUsers: usersOf{"SandboxTemplate/n/a-b": "of-template", "PodTemplate/n/a-b": "of-pods"}}}
 	check := func(template *v1alpha1.SandboxTemplate, want ...string) {
 		t.Helper()
 		got := sets.New[string]()
