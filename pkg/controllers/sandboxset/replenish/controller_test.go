@@ -315,7 +315,8 @@ func testDead(t *testing.T, f *fixture) {
 	}
 }
 
-// testDeadOneStays: a sandbox that cannot be deleted does not keep others from being created.
+// testDeadOneStays: a sandbox that cannot be deleted does not keep others from being created, and from being
+// removed when the pool shrinks.
 func testDeadOneStays(t *testing.T, f *fixture) {
 	f.createSet(4)
 	f.fill()
@@ -325,12 +326,19 @@ func testDeadOneStays(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	f.sync()
-	f.funcs.Delete = func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-		return apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), dead.Name, errors.New("a policy"))
+	f.funcs.Delete = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if o.GetName() == dead.Name {
+			return apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), dead.Name, errors.New("a policy"))
+		}
+		return c.Delete(ctx, o, opts...)
 	}
 	f.wantRetry()
 	f.wantPooled(5)
 	f.wantStatus(4, 3, 4, 3)
+	f.sync()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(2)) })
+	f.wantRetry()
+	f.wantPooled(3)
 }
 
 func testFailingTemplate(t *testing.T, f *fixture) {

@@ -150,8 +150,7 @@ func (w *writer) remove(ctx context.Context, o *observation, p plan, parallelism
 	}
 	var mu sync.Mutex
 	deleted := map[removalReason]int{}
-	handled, err := slowStart(ctx, len(p.remove), parallelism, func(i int) error {
-		sandbox := p.remove[i]
+	remove := func(sandbox *v1alpha1.Sandbox) error {
 		if stateInPool(sandbox, o.now) == stateAvailable && !mayRemove() {
 			return nil
 		}
@@ -175,7 +174,19 @@ func (w *writer) remove(ctx context.Context, o *observation, p plan, parallelism
 			w.report.foreignToken(o.set, sandbox)
 		}
 		return nil
-	})
+	}
+	// Those that have ended come first. One of them that cannot be deleted is no reason to keep the others.
+	ended := 0
+	for ended < len(p.remove) && stateInPool(p.remove[ended], o.now) == stateEnded {
+		ended++
+	}
+	handled := 0
+	var errs []error
+	for _, sandboxes := range [][]*v1alpha1.Sandbox{p.remove[:ended], p.remove[ended:]} {
+		n, err := slowStart(ctx, len(sandboxes), parallelism, func(i int) error { return remove(sandboxes[i]) })
+		handled, errs = handled+n, append(errs, err)
+	}
+	err = errors.Join(errs...)
 	w.report.removed(o.set, deleted, err)
 	return handled, err
 }
