@@ -23,9 +23,9 @@ var readers = map[string][]string{
 
 // foreign are the functions that read messages of other programs, which have no other form.
 var foreign = map[string]string{
-	"pkg/runtime/process.go: readResult":                                  "envd says by words alone that a program does not exist",
-	"pkg/store/etcdtxn/errors.go: largerThanMessages":                     "gRPC has one code for all limits",
-	"pkg/controllers/sandboxset/replenish/revisiontemplate.go: historyOf": "kube-apiserver says by words alone that a quota is exceeded",
+	"pkg/runtime/process.go: readResult":                         "envd says by words alone that a program does not exist",
+	"pkg/store/etcdtxn/errors.go: largerThanMessages":            "gRPC has one code for all limits",
+	"pkg/controllers/sandboxset/replenish/holders.go: historyOf": "kube-apiserver says by words alone that a quota is exceeded",
 }
 
 // TestNoMessageIsRead: what has to be decided by, is in a field, a reason or an error value. The

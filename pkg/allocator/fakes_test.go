@@ -216,7 +216,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second, MaxFresh: 10000, MaxFreshBytes: 1 << 30})
 	t.Cleanup(a.finisher.unfinished.due.ShutDown)
-	a.Feeds.SetListed(sets, 9)
+	a.Feeds.SetsListed(sets, 9)
 	return &desk{t, store, a, clock}
 }
 

@@ -75,9 +75,9 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 	f.metadata.observeClaimDeleted(claim.UID)
 }
 
-// SandboxListed takes in all sandboxes.
-func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
-	f.stock.Feed.SandboxListed(all, resourceVersion)
+// SandboxesListed takes in all sandboxes.
+func (f *Feeds) SandboxesListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+	f.stock.Feed.SandboxesListed(all, resourceVersion)
 	f.lag.Observe(resourceVersion)
 	for uid, u := range f.unfinished.namespaces.all() {
 		u.markIncomplete() // some of its sandboxes may be gone
@@ -113,14 +113,14 @@ func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.unfinished.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
 }
 
-// SetListed takes in all sets.
-func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
+// SetsListed takes in all sets.
+func (f *Feeds) SetsListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
 	gone := f.stock.Sets.Replace(all, resourceVersion)
 	for _, set := range all {
 		f.stock.Feed.SetChanged(set)
 	}
 	for _, p := range gone {
-		f.stock.Index.SetCurrent(p, "")
+		f.stock.Index.MarkTarget(p, "")
 	}
 	f.stock.ResumeAll()
 	f.unfinished.wake()

@@ -27,7 +27,7 @@ func stockedFrom(t *testing.T, set *v1alpha1.SandboxSet, template *runtime.RawEx
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.shelf.templates["py-"+revision] = podtemplate.Materialize(set, revision, podtemplate.Inline(template))
+	d.shelf.templates["py-"+revision] = podtemplate.NewHolder(set, revision, podtemplate.Inline(template))
 	d.stocks("one", set, revision)
 	return d
 }

@@ -234,7 +234,7 @@ func TestEventsOfAClaim(t *testing.T) {
 		t.Errorf("holds %+v", seen.held)
 	}
 	d.finisher.unfinished.of("u").setWritten(d.finisher.unfinished.of("u").snapshot(), claimAt("u", 10), nil)
-	feeds.SandboxListed(nil, 11)
+	feeds.SandboxesListed(nil, 11)
 	expect("a new picture", "u")
 	if d.finisher.unfinished.of("u").snapshot().complete {
 		t.Error("nothing is read after a new picture")

@@ -163,9 +163,9 @@ func newAllocation(
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
 			listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
-				feeds.SandboxListed(all, resourceVersion)
-				runtimeWorker.SandboxListed(all)
-				proxy.Connections.SandboxListed(all, resourceVersion)
+				feeds.SandboxesListed(all, resourceVersion)
+				runtimeWorker.SandboxesListed(all)
+				proxy.Connections.SandboxesListed(all, resourceVersion)
 			},
 			changed: func(sb *v1alpha1.Sandbox) {
 				feeds.SandboxChanged(sb)
@@ -180,7 +180,7 @@ func newAllocation(
 		},
 		sets: &feed[*v1alpha1.SandboxSet]{
 			name: "sandboxsets", store: stores.SandboxSets,
-			listed: feeds.SetListed, changed: feeds.SetChanged, deleted: feeds.SetDeleted,
+			listed: feeds.SetsListed, changed: feeds.SetChanged, deleted: feeds.SetDeleted,
 		},
 		templates: &feed[*v1alpha1.SandboxTemplate]{
 			name: "sandboxtemplates", store: stores.SandboxTemplates,

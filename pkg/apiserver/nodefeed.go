@@ -24,11 +24,11 @@ func (f nodeFeed) NodesListed(states map[string]nodes.State) {
 
 // NodeChanged implements nodes.Handler.
 func (f nodeFeed) NodeChanged(name string, state nodes.State) {
-	f.index.Set(name, state.TakesPods)
+	f.index.SetTakesPods(name, state.TakesPods)
 }
 
 // NodeDeleted implements nodes.Handler.
-func (f nodeFeed) NodeDeleted(name string) { f.index.Set(name, false) }
+func (f nodeFeed) NodeDeleted(name string) { f.index.SetTakesPods(name, false) }
 
 // NodesUnknown implements nodes.Handler.
 func (f nodeFeed) NodesUnknown() { f.index.Forget() }

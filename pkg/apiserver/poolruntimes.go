@@ -57,7 +57,7 @@ func (p *poolRuntimes) getsToken(ctx context.Context, sb *v1alpha1.Sandbox) bool
 	}
 	if !podtemplate.NamesAgentRuntime(sb.Spec.Runtimes) {
 		// The server that initializes the runtime finds out, where that is not known now.
-		if whole, err := p.withTemplate(ctx, sb); err == nil && !podtemplate.BringsAgentRuntime(whole.Spec.Template) {
+		if whole, err := p.withTemplate(ctx, sb); err == nil && !p.templates.BringsAgentRuntime(whole.Spec.Template) {
 			return false
 		}
 	}
@@ -81,16 +81,7 @@ func ofOurGroup(sb *v1alpha1.Sandbox) bool {
 	return err == nil && gv.Group == v1alpha1.GroupName
 }
 
-// withTemplate returns a copy of a sandbox that has the pod template which it refers to.
+// withTemplate is an agentruntime.Setup.WithTemplate.
 func (p *poolRuntimes) withTemplate(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
-	if sb.Spec.Template != nil {
-		return sb, nil
-	}
-	resolved, err := p.templates.ResolveSandbox(ctx, sb, p.lookup)
-	if err != nil {
-		return nil, err
-	}
-	whole := *sb
-	whole.Spec.Template = resolved.Template
-	return &whole, nil
+	return p.templates.Whole(ctx, sb, p.lookup)
 }

@@ -134,8 +134,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	all := []Controller{
 		replenish.New(c, clk, replenish.Options{
 			Workers: o.SandboxSetWorkers, RefillConcurrency: o.RefillConcurrency, QuietPeriod: quiet, Lookup: lookup,
-			MaxPendingTimeout: o.MaxPendingTimeout,
-			Events:            !o.Simulate, // without a cluster there is no API for them
+			MaxPendingTimeout: o.MaxPendingTimeout, Cluster: !o.Simulate,
 		}),
 		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
 		follow.New(c, reader, clk, o.SandboxClaimWorkers),

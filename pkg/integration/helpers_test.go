@@ -139,7 +139,7 @@ func checkNoneLeftTaken(t *testing.T, s *testutil.Server, all []v1alpha1.Sandbox
 	for _, set := range sets.Items {
 		var n int32
 		for _, sb := range all {
-			if _, ok := poolindex.Available(&sb, time.Now()); ok && metav1.IsControlledBy(&sb, &set) && hasTemplate(t, s, &sb) {
+			if _, ok := poolindex.CandidateOf(&sb, time.Now()); ok && metav1.IsControlledBy(&sb, &set) && hasTemplate(t, s, &sb) {
 				n++
 			}
 		}

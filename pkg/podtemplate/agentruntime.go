@@ -4,6 +4,7 @@
 package podtemplate
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 
@@ -33,7 +34,7 @@ func NamesAgentRuntime(runtimes []v1alpha1.RuntimeConfig) bool {
 }
 
 // BringsAgentRuntime reports whether a pod template brings an agent-runtime by itself. It
-// reads the template, so what is asked for often is to be remembered. nil, and what is no
+// reads the template, so who asks often asks a Cache. nil, and what is no
 // pod template, brings none.
 func BringsAgentRuntime(template *runtime.RawExtension) bool {
 	if template == nil {
@@ -55,4 +56,18 @@ func BringsAgentRuntime(template *runtime.RawExtension) bool {
 		}
 	}
 	return false
+}
+
+// BringsAgentRuntime is like the function of that name, and reads each template once.
+func (c *Cache) BringsAgentRuntime(template *runtime.RawExtension) bool {
+	if template == nil {
+		return false
+	}
+	key := sha256.Sum256(template.Raw)
+	if known, ok := c.bringsRuntime.Get(key); ok {
+		return known.(bool)
+	}
+	brings := BringsAgentRuntime(template)
+	c.bringsRuntime.Add(key, brings)
+	return brings
 }

@@ -12,6 +12,29 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
+// TestCacheBringsAgentRuntime: a Cache says of each template what the function says, and reads it once.
+func TestCacheBringsAgentRuntime(t *testing.T) {
+	cache := NewCache()
+	for _, raw := range []string{
+		`{"spec":{"initContainers":[{"name":"runtime"}]}}`, `{"spec":{"initContainers":[{"name":"other"}]}}`, `[]`,
+	} {
+		template := &runtime.RawExtension{Raw: []byte(raw)}
+		want := BringsAgentRuntime(template)
+		for range 2 {
+			if got := cache.BringsAgentRuntime(template); got != want {
+				t.Errorf("%s: %v", raw, got)
+			}
+		}
+	}
+	if got := cache.BringsAgentRuntime(nil); got {
+		t.Error("no template brings one")
+	}
+	template := &runtime.RawExtension{Raw: []byte(`{"spec":{"initContainers":[{"name":"runtime"}]}}`)}
+	if n := testing.AllocsPerRun(100, func() { cache.BringsAgentRuntime(template) }); n > 2 {
+		t.Errorf("%v allocations for a template that was read", n)
+	}
+}
+
 // TestAgentRuntimeLabel: the pod says whether it has an agent-runtime, whatever its template
 // says of that.
 func TestAgentRuntimeLabel(t *testing.T) {

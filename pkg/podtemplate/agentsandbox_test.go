@@ -236,6 +236,29 @@ func TestRevisionsSurviveAnUpgrade(t *testing.T) {
 	}
 }
 
+// TestRecreateReplaces: the controller and the API server go by the same rule.
+func TestRecreateReplaces(t *testing.T) {
+	set := setOf("", func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = to("base") })
+	for name, test := range map[string]struct {
+		template, revision string
+		want               bool
+	}{
+		"current":                  {"base", "target", false},
+		"differs in metadata":      {"base", "alike", false},
+		"another revision":         {"base", "other", true},
+		"of another template":      {"else", "target", true},
+		"no template, no revision": {"", "", true},
+	} {
+		sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			v1alpha1.LabelSandboxTemplate: test.template, v1alpha1.LabelTemplateHash: test.revision,
+		}}}
+		got := podtemplate.RecreateReplaces(set, sandbox, "target", func(revision string) bool { return revision == "alike" })
+		if got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 // TestSameButMetadata: labels and annotations of pods and volumes are no difference, and
 // everything else is.
 func TestSameButMetadata(t *testing.T) {

@@ -12,6 +12,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
+// RecreateReplaces reports whether a set with the update type Recreate, whose revision is target, replaces
+// an unused sandbox of its pool: one of another template, or of a revision that says something else of its
+// pods, volumes or Service. Metadata alone is no reason. sameButMetadata reports that of an older revision.
+func RecreateReplaces(set *v1alpha1.SandboxSet, sandbox *v1alpha1.Sandbox, target string, sameButMetadata func(revision string) bool) bool {
+	revision := sandbox.Labels[v1alpha1.LabelTemplateHash]
+	return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(TemplateOf(set)) ||
+		revision != target && !sameButMetadata(revision)
+}
+
 // SameButMetadata reports whether two SandboxTemplates that hold revisions make the same
 // sandboxes except for labels and annotations of pods and volume claims. Those that cannot be
 // read make none, and so not the same.

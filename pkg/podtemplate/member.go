@@ -26,7 +26,7 @@ func (c *Cache) NewMember(ctx context.Context, set *v1alpha1.SandboxSet, lookup 
 	current := ""
 	if unresolved == nil {
 		var err error
-		if current, err = SetRevision(set, resolved); err != nil {
+		if current, err = c.SetRevision(set, resolved); err != nil {
 			return nil, err
 		}
 		if current == revision {

@@ -54,7 +54,7 @@ func TestNewMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		set.Status.UpdateRevision, set.Status.CurrentRevision = revision, podtemplate.CurrentRevision(set, revision)
-		held := podtemplate.Materialize(set, revision, resolved)
+		held := podtemplate.NewHolder(set, revision, resolved)
 		lookup.all[held.Name] = held
 		made, err := podtemplate.NewSandbox(set, revision, resolved)
 		if err != nil {

@@ -130,18 +130,27 @@ const cacheSize = 256
 // revision. That takes a hundred bytes each.
 const heldSize = 8192
 
+// revisionsSize is how many revisions of sets a Cache remembers. One takes two hundred bytes.
+const revisionsSize = 4096
+
 // Cache resolves and remembers what it took a patch to make. References are
 // followed each time, which is cheap. It is safe for concurrent use.
 type Cache struct {
 	done         *lru.Cache
 	held         *lru.Cache // of bool, by heldKey
 	sameRevision *lru.Cache // of bool, by pairs of revisions: see WithTextOf
-	patches      atomic.Int64
+	revisions    *lru.Cache // of string, by revisionKey
+	// bringsRuntime has for pod templates, by their sums, whether they bring an agent-runtime.
+	bringsRuntime *lru.Cache
+	patches       atomic.Int64
 }
 
 // NewCache returns an empty Cache.
 func NewCache() *Cache {
-	return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize), sameRevision: lru.New(sameRevisionSize)}
+	return &Cache{
+		done: lru.New(cacheSize), held: lru.New(heldSize), sameRevision: lru.New(sameRevisionSize), revisions: lru.New(revisionsSize),
+		bringsRuntime: lru.New(revisionsSize),
+	}
 }
 
 // Patches is how many patches have been applied so far, for tests and benchmarks.
@@ -164,6 +173,21 @@ func (c *Cache) ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, l
 	}
 	resolved, err := resolveEmbedded(ctx, sandbox.Namespace, &sandbox.Spec.EmbeddedSandboxTemplate, nil, lookup, c.finish)
 	return resolved, about(err, "Sandbox", sandbox)
+}
+
+// Whole returns a sandbox with the pod template and volumes in it that it refers to. It is not to be changed.
+// Errors are those of ResolveSandbox.
+func (c *Cache) Whole(ctx context.Context, sandbox *v1alpha1.Sandbox, lookup Lookup) (*v1alpha1.Sandbox, error) {
+	if sandbox.Spec.Template != nil {
+		return sandbox, nil
+	}
+	resolved, err := c.ResolveSandbox(ctx, sandbox, lookup)
+	if err != nil {
+		return nil, err
+	}
+	whole := *sandbox
+	whole.Spec.Template, whole.Spec.VolumeClaimTemplates = resolved.Template, resolved.WithVolumes(sandbox.Spec.VolumeClaimTemplates)
+	return &whole, nil
 }
 
 // heldLookup finds no SandboxTemplate but one that holds the revision of a sandbox.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -81,6 +82,38 @@ func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
 		return "", fmt.Errorf("hashing the template of SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
 	return revision, nil
+}
+
+// revisionKey is what decides the content of a set whose pod template is resolved: the stored set, and what
+// comes of what it refers to.
+type revisionKey struct {
+	set               types.UID
+	generation        int64
+	template, volumes [sha256.Size]byte
+	service           string
+	networkManaged    bool
+}
+
+// SetRevision is like the function of that name, and remembers the revisions of stored sets.
+func (c *Cache) SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
+	if set.UID == "" || set.Generation == 0 { // it cannot be distinguished from what it becomes
+		return SetRevision(set, resolved)
+	}
+	key := revisionKey{
+		set: set.UID, generation: set.Generation,
+		template: sha256.Sum256(resolved.Template.Raw), volumes: resolved.VolumeClaimsHash(), networkManaged: resolved.NetworkManaged,
+	}
+	if resolved.Service != nil {
+		key.service = strconv.FormatBool(*resolved.Service)
+	}
+	if known, ok := c.revisions.Get(key); ok {
+		return known.(string), nil
+	}
+	revision, err := SetRevision(set, resolved)
+	if err == nil {
+		c.revisions.Add(key, revision)
+	}
+	return revision, err
 }
 
 // HoldsRevision reports whether the content of a SandboxTemplate is that of a revision.
@@ -293,10 +326,10 @@ func IsRevision(template *v1alpha1.SandboxTemplate) bool {
 	return revision != "" && strings.HasSuffix(template.Name, "-"+revision)
 }
 
-// Materialize makes the SandboxTemplate that holds a revision of a set, owned by
+// NewHolder makes the SandboxTemplate that holds a revision of a set, owned by
 // it: everything that the revision is the hash of. It is the caller's to keep and
 // change.
-func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) *v1alpha1.SandboxTemplate {
+func NewHolder(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) *v1alpha1.SandboxTemplate {
 	spec := set.Spec.DeepCopy()
 	materialized := &v1alpha1.SandboxTemplate{
 		ObjectMeta: metav1.ObjectMeta{
@@ -321,7 +354,7 @@ func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) 
 }
 
 // AtRevision is a set as it was at the revision that a template made by
-// Materialize holds, for NewSandbox to make more of its sandboxes. It shares its
+// NewHolder holds, for NewSandbox to make more of its sandboxes. It shares its
 // parts with both and is not to be changed.
 func AtRevision(set *v1alpha1.SandboxSet, materialized *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxSet, *Resolved) {
 	then := *set

@@ -64,7 +64,7 @@ func TestNewSandboxOfAReference(t *testing.T) {
 }
 
 func TestNewSandboxFromTemplate(t *testing.T) {
-	holder := podtemplate.Materialize(referring(), "rev", podtemplate.Inline(rawOf(plain)))
+	holder := podtemplate.NewHolder(referring(), "rev", podtemplate.Inline(rawOf(plain)))
 	holder.Name = strings.Repeat("a", 64)
 	holder.Spec.Service = new(true)
 	got, err := podtemplate.NewSandboxFromTemplate(holder, podtemplate.Inline(rawOf(plain)))
@@ -107,7 +107,7 @@ func TestNewSandboxFromTemplate(t *testing.T) {
 func TestAtRevision(t *testing.T) {
 	set := referring()
 	serving := &podtemplate.Resolved{Template: rawOf(plain), Service: new(true)}
-	holder := podtemplate.Materialize(set, "rev", serving)
+	holder := podtemplate.NewHolder(set, "rev", serving)
 	owner := metav1.GetControllerOf(holder)
 	if holder.Name != "base-rev" || holder.Namespace != "ns" || owner == nil || owner.UID != "u" || *owner.BlockOwnerDeletion {
 		t.Errorf("materialised %+v", holder.ObjectMeta)
@@ -139,7 +139,7 @@ func TestAtRevision(t *testing.T) {
 	if got, err = podtemplate.NewSandbox(then, "rev", resolved); err != nil || got.Spec.TemplateRef.Name != "base-rev" {
 		t.Errorf("with a patch since: %v, %v", got, err)
 	}
-	holder = podtemplate.Materialize(now, "rev", serving)
+	holder = podtemplate.NewHolder(now, "rev", serving)
 	then, resolved = podtemplate.AtRevision(set, holder)
 	if got, err = podtemplate.NewSandbox(then, "rev", resolved); err != nil || got.Spec.TemplateRef.Name != "py-rev" {
 		t.Errorf("without its patch since: %v, %v", got, err)
@@ -222,6 +222,50 @@ func TestSetRevision(t *testing.T) {
 
 // Pods are selected by the template that their set refers to, from birth: where that
 // has a NetworkPolicy they are made anew for another one, and nowhere else.
+// TestCacheSetRevision: a Cache remembers revisions, and none of other content.
+func TestCacheSetRevision(t *testing.T) {
+	cache := podtemplate.NewCache()
+	set, resolved := referring(), podtemplate.Inline(rawOf(plain))
+	set.Generation = 1
+	first, err := cache.SetRevision(set, resolved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*v1alpha1.SandboxSet, *podtemplate.Resolved){
+		"nothing": func(*v1alpha1.SandboxSet, *podtemplate.Resolved) {},
+		"template": func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) {
+			r.Template = rawOf(`{"spec":{"containers":[]}}`)
+		},
+		"volumes of template": func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) {
+			r.VolumeClaimTemplates = []runtime.RawExtension{volumeOf("cache", "1Gi")}
+		},
+		"service":         func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) { r.Service = new(true) },
+		"no service":      func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) { r.Service = new(false) },
+		"network":         func(_ *v1alpha1.SandboxSet, r *podtemplate.Resolved) { r.NetworkManaged = true },
+		"set":             func(s *v1alpha1.SandboxSet, _ *podtemplate.Resolved) { s.Generation++; s.Spec.PersistentContents = nil },
+		"set of the name": func(s *v1alpha1.SandboxSet, _ *podtemplate.Resolved) { s.UID = "other"; s.Spec.Runtimes = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, resolved := set.DeepCopy(), *resolved
+			change(set, &resolved)
+			want, err := podtemplate.SetRevision(set, &resolved)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := cache.SetRevision(set, &resolved); err != nil || got != want {
+				t.Errorf("revision %s, %v, want %s", got, err, want)
+			}
+			if (want == first) != (name == "nothing") {
+				t.Errorf("revision %s, before %s", want, first)
+			}
+		})
+	}
+	set.Spec.PersistentContents = nil // which no stored set does within a generation
+	if got, err := cache.SetRevision(set, resolved); err != nil || got != first {
+		t.Errorf("revision %s, %v is not remembered: %s", got, err, first)
+	}
+}
+
 func TestSetRevisionOfNetwork(t *testing.T) {
 	revision := func(name string, managed bool) string {
 		t.Helper()
@@ -310,7 +354,7 @@ func TestHoldsRevision(t *testing.T) {
 	}
 	for name, test := range tests {
 		held := revision(test.resolved)
-		template := podtemplate.Materialize(referring(), held, test.resolved)
+		template := podtemplate.NewHolder(referring(), held, test.resolved)
 		test.change(template)
 		if got := podtemplate.HoldsRevision(template, held); got != test.want {
 			t.Errorf("%s: %v", name, got)
@@ -336,7 +380,7 @@ func TestShortRevision(t *testing.T) {
 			s.Spec.Template = rawOf(strings.Replace(plain, "busybox", "evil", 1))
 		}, false},
 	} {
-		template := podtemplate.Materialize(set, short, podtemplate.Inline(rawOf(plain)))
+		template := podtemplate.NewHolder(set, short, podtemplate.Inline(rawOf(plain)))
 		template.UID, template.ResourceVersion, template.Generation, template.CreationTimestamp = "t", "1", 1, born
 		test.change(template)
 		w, cache := newWorld(), podtemplate.NewCache()
@@ -363,7 +407,7 @@ func TestResolveSandboxOfPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, cache := newWorld(), podtemplate.NewCache()
-	held := podtemplate.Materialize(set, revision, resolved)
+	held := podtemplate.NewHolder(set, revision, resolved)
 	held.UID, held.ResourceVersion = "held", "1"
 	w.templates[held.Name] = held
 	resolve := func(change func(*v1alpha1.Sandbox)) error {
@@ -423,7 +467,7 @@ func TestIsRevision(t *testing.T) {
 		"another kind's": {func(s *v1alpha1.SandboxTemplate) { s.OwnerReferences[0].Kind = "Application" }, false},
 	}
 	for name, test := range tests {
-		template := podtemplate.Materialize(set, "h4sh", podtemplate.Inline(rawOf(plain)))
+		template := podtemplate.NewHolder(set, "h4sh", podtemplate.Inline(rawOf(plain)))
 		test.change(template)
 		if got := podtemplate.IsRevision(template); got != test.want {
 			t.Errorf("%s: %v", name, got)

@@ -36,7 +36,7 @@ func NewName(prefix string) string {
 // NewSandbox makes a sandbox for the pool of a set, owned by the set and marked
 // with the revision that it is made from (see SetRevision), whose pod template is
 // resolved. One of a set that refers to a template refers to the SandboxTemplate
-// that holds the revision (see Materialize), and so stays small. It has no name
+// that holds the revision (see NewHolder), and so stays small. It has no name
 // yet, only a prefix for one. It is the caller's to keep and change.
 func NewSandbox(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) (*v1alpha1.Sandbox, error) {
 	sandbox, err := newSandboxOfSet(set, resolved)

@@ -99,12 +99,12 @@ func TestVolumesOfTemplates(t *testing.T) {
 	}{
 		"a member of a pool": {own: own, make: func() (*v1alpha1.Sandbox, error) {
 			set, resolved, revision := newSet()
-			w.templates[podtemplate.RevisionName(set, revision)] = podtemplate.Materialize(set, revision, resolved)
+			w.templates[podtemplate.RevisionName(set, revision)] = podtemplate.NewHolder(set, revision, resolved)
 			return podtemplate.NewSandbox(set, revision, resolved)
 		}},
 		"one of the revision that is held": {own: own, make: func() (*v1alpha1.Sandbox, error) {
 			set, resolved, revision := newSet()
-			held := podtemplate.Materialize(set, revision, resolved)
+			held := podtemplate.NewHolder(set, revision, resolved)
 			if !podtemplate.HoldsRevision(held, revision) {
 				t.Error("the SandboxTemplate does not hold the revision")
 			}
@@ -210,7 +210,7 @@ func TestWithTextOfVolumes(t *testing.T) {
 		return resolved, revision
 	}
 	resolved, before := resolve()
-	held := podtemplate.Materialize(set, before, resolved)
+	held := podtemplate.NewHolder(set, before, resolved)
 	inner := &w.templates["inner"].Spec
 	template, err := v1alpha1.PodTemplate(inner.Template)
 	if err != nil {

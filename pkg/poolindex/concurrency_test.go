@@ -129,7 +129,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			for i := range uint64(500) {
 				c := Candidate{Pool: py, Name: fmt.Sprint("sb-", i%16), ResourceVersion: i, Revision: fmt.Sprint("r", i%3), Node: fmt.Sprint("n", i%2)}
 				index.Upsert(c)
-				index.SetCurrent(py, c.Revision)
+				index.MarkTarget(py, c.Revision)
 				peek(index, py, 3)
 				index.Suspensions.Suspend(py, c.Revision, index.Suspensions.Resumes())
 				index.Suspensions.Suspended(py)
@@ -154,11 +154,11 @@ func TestEverythingAtOnce(t *testing.T) {
 	working.Go(func() { // one goroutine reports nodes
 		index.Nodes.Replace(map[string]bool{"n0": true})
 		for i := range 500 {
-			index.Nodes.Set("n1", i%2 == 0)
+			index.Nodes.SetTakesPods("n1", i%2 == 0)
 		}
 	})
 	working.Wait()
 	index.Retain(func(_, _ string) bool { return false }, 1000)
-	index.SetCurrent(py, "")
+	index.MarkTarget(py, "")
 	mustBeEmpty(t, index)
 }

@@ -141,31 +141,6 @@ func (es *entries) release(c Candidate) {
 	es.pools.untake(c.Pool)
 }
 
-// Pool is the SandboxSet whose sandboxes can be taken in one another's place. A set
-// that is deleted and created again under its name is another pool.
-type Pool struct {
-	Namespace string
-	Name      string
-	UID       string
-}
-
-// Candidate is a sandbox that could be claimed when the index last heard of it.
-type Candidate struct {
-	Pool Pool
-	// Name of the sandbox, unique within the pool's namespace.
-	Name string
-	// ResourceVersion at which it was available.
-	ResourceVersion uint64
-	// Revision of the pool's template that it was made from.
-	Revision string
-	// Node that it runs on; empty if that is not known.
-	Node string
-}
-
-func (c Candidate) key() entryKey { return entryKey{c.Pool.Namespace, c.Name} }
-
-type entryKey struct{ namespace, name string }
-
 // entry is what the index knows of one sandbox.
 type entry struct {
 	Candidate

@@ -19,7 +19,7 @@ type Listener interface {
 }
 
 // Feed turns the events of a watch of sandboxes and sets into the index's state.
-// It is the index's only writer. Its methods are called from one goroutine per
+// Nothing else enters sandboxes. Its methods are called from one goroutine per
 // watch, in the order of that watch.
 type Feed struct {
 	index    *Index
@@ -33,9 +33,9 @@ func NewFeed(index *Index, listener Listener, now func() time.Time) *Feed {
 	return &Feed{index: index, listener: listener, now: now}
 }
 
-// SandboxListed takes in a list of all sandboxes as of resourceVersion: those that
+// SandboxesListed takes in a list of all sandboxes as of resourceVersion: those that
 // are not in it are gone.
-func (f *Feed) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+func (f *Feed) SandboxesListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	listed := make(map[entryKey]struct{}, len(all))
 	for _, sb := range all {
 		listed[entryKey{sb.Namespace, sb.Name}] = struct{}{}
@@ -49,7 +49,7 @@ func (f *Feed) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 
 // SandboxChanged takes in the current state of a sandbox.
 func (f *Feed) SandboxChanged(sb *v1alpha1.Sandbox) {
-	c, ok := Available(sb, f.now())
+	c, ok := CandidateOf(sb, f.now())
 	if !ok {
 		f.SandboxDeleted(sb)
 		return
@@ -70,7 +70,7 @@ func (f *Feed) SandboxDeleted(sb *v1alpha1.Sandbox) {
 func (f *Feed) PoolListed(p Pool, all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	var cs []Candidate
 	for _, sb := range all {
-		if c, ok := Available(sb, f.now()); ok && c.Pool == p {
+		if c, ok := CandidateOf(sb, f.now()); ok && c.Pool == p {
 			cs = append(cs, c)
 		}
 	}
@@ -81,17 +81,17 @@ func (f *Feed) PoolListed(p Pool, all []*v1alpha1.Sandbox, resourceVersion uint6
 
 // SetChanged takes in the current state of a set.
 func (f *Feed) SetChanged(set *v1alpha1.SandboxSet) {
-	f.index.SetCurrent(PoolOf(set), set.Status.UpdateRevision)
+	f.index.MarkTarget(PoolOf(set), set.Status.UpdateRevision)
 }
 
 // SetDeleted takes in that a set is gone.
 func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
-	f.index.SetCurrent(PoolOf(set), "")
+	f.index.MarkTarget(PoolOf(set), "")
 }
 
-// Available returns the candidate that a sandbox is, if it can be claimed at now:
+// CandidateOf returns the candidate that a sandbox is, if it can be claimed at now:
 // see claims.Available.
-func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
+func CandidateOf(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
 	if !claims.Available(sb, now) {
 		return Candidate{}, false
 	}

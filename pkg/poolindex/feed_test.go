@@ -41,7 +41,7 @@ func sandbox(name, version string, change ...func(*v1alpha1.Sandbox)) *v1alpha1.
 
 func notReady(sb *v1alpha1.Sandbox) { sb.Status.Conditions[0].Status = metav1.ConditionFalse }
 
-func TestAvailable(t *testing.T) {
+func TestCandidateOf(t *testing.T) {
 	yes := Candidate{Pool: py, Name: "a", ResourceVersion: 7, Revision: "r1"}
 	with := func(f func(*Candidate)) Candidate { c := yes; f(&c); return c }
 	no := Candidate{}
@@ -99,7 +99,7 @@ func TestAvailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sb := sandbox("a", "7", tc.change)
 			before := sb.DeepCopy()
-			got, ok := Available(sb, noon)
+			got, ok := CandidateOf(sb, noon)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -176,7 +176,7 @@ func TestStockedCanTake(t *testing.T) {
 	index := New()
 	taker := &taking{index: index}
 	feed := NewFeed(index, taker, func() time.Time { return noon })
-	feed.SandboxListed([]*v1alpha1.Sandbox{sandbox("a", "1"), sandbox("b", "2")}, 2)
+	feed.SandboxesListed([]*v1alpha1.Sandbox{sandbox("a", "1"), sandbox("b", "2")}, 2)
 	if got := names(taker.taken); got != "a b" {
 		t.Errorf("taken while listening: %q", got)
 	}
@@ -225,17 +225,17 @@ func TestSandboxListed(t *testing.T) {
 			version: 9, want: "", heard: 1,
 		},
 		"the same again": {
-			before: func(_ *Index, f *Feed) { f.SandboxListed(list(sandbox("a", "3"), sandbox("b", "4")), 9) },
+			before: func(_ *Index, f *Feed) { f.SandboxesListed(list(sandbox("a", "3"), sandbox("b", "4")), 9) },
 			list:   list(sandbox("b", "4"), sandbox("a", "3")), version: 10,
 			want: "a b", heard: 2,
 		},
 		"missing ones are gone": {
-			before: func(_ *Index, f *Feed) { f.SandboxListed(list(sandbox("a", "3"), sandbox("b", "4")), 9) },
+			before: func(_ *Index, f *Feed) { f.SandboxesListed(list(sandbox("a", "3"), sandbox("b", "4")), 9) },
 			list:   list(sandbox("b", "4")), version: 10,
 			want: "b", heard: 2,
 		},
 		"listed, no longer ready": {
-			before: func(_ *Index, f *Feed) { f.SandboxListed(list(sandbox("a", "3"), sandbox("b", "4")), 9) },
+			before: func(_ *Index, f *Feed) { f.SandboxesListed(list(sandbox("a", "3"), sandbox("b", "4")), 9) },
 			list:   list(sandbox("a", "10", notReady), sandbox("b", "4")), version: 10,
 			want: "b", heard: 2,
 		},
@@ -277,7 +277,7 @@ func TestSandboxListed(t *testing.T) {
 			if tc.before != nil {
 				tc.before(index, feed)
 			}
-			feed.SandboxListed(tc.list, tc.version)
+			feed.SandboxesListed(tc.list, tc.version)
 			if tc.after != nil {
 				tc.after(index, feed)
 			}

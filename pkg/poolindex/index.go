@@ -8,9 +8,35 @@ import (
 	"sync"
 )
 
-// Index holds the available sandboxes of all pools. Its one writer is the Feed;
+// Pool is the SandboxSet whose sandboxes can be taken in one another's place. A set
+// that is deleted and created again under its name is another pool.
+type Pool struct {
+	Namespace string
+	Name      string
+	UID       string
+}
+
+// Candidate is a sandbox that could be claimed when the index last heard of it.
+type Candidate struct {
+	Pool Pool
+	// Name of the sandbox, unique within the pool's namespace.
+	Name string
+	// ResourceVersion at which it was available.
+	ResourceVersion uint64
+	// Revision of the pool's template that it was made from.
+	Revision string
+	// Node that it runs on; empty if that is not known.
+	Node string
+}
+
+func (c Candidate) key() entryKey { return entryKey{c.Pool.Namespace, c.Name} }
+
+type entryKey struct{ namespace, name string }
+
+// Index holds the available sandboxes of all pools. Only the Feed enters them;
 // the allocator takes candidates and answers what became of them. All methods are
-// safe for concurrent use and cost O(1) per sandbox, whatever the pool's size.
+// safe for concurrent use and cost O(1) per sandbox, whatever the pool's size; except
+// for Prefer, Retain and Nodes.Replace, which go through all sandboxes.
 //
 // A sandbox is in one of three states here:
 //
@@ -97,13 +123,13 @@ func (x *Index) Retain(keep func(namespace, name string) bool, resourceVersion u
 	}
 }
 
-// SetCurrent sets which revision of a pool's template is the newest; its sandboxes
-// are taken first. It is empty if the pool's set is gone; sandboxes stay until the feed
+// MarkTarget marks the revision of a pool that its set is to consist of (status.updateRevision); its
+// sandboxes are taken first. It is empty if the pool's set is gone; sandboxes stay until the feed
 // reports them.
-func (x *Index) SetCurrent(p Pool, revision string) {
+func (x *Index) MarkTarget(p Pool, revision string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.pools.ensure(p).current = revision
+	x.pools.ensure(p).target = revision
 	x.pools.dropIfEmpty(p)
 }
 

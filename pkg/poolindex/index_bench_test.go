@@ -85,7 +85,7 @@ func BenchmarkTakeBound(b *testing.B) {
 				x.Upsert(c)
 			}
 			p, version := cs[0].Pool, uint64(size.n)
-			x.SetCurrent(p, cs[0].Revision)
+			x.MarkTarget(p, cs[0].Revision)
 			b.ReportAllocs()
 			for b.Loop() {
 				taken := x.Take(p, 1)

@@ -64,13 +64,13 @@ func TestTakeOrder(t *testing.T) {
 		want string
 	}{
 		"no current revision":       {func(*Index) {}, "z3 c3 b2 a2 a1 c1 b1"},
-		"newest is current":         {func(x *Index) { x.SetCurrent(py, "r3") }, "z3 c3 b2 a2 a1 c1 b1"},
-		"middle is current":         {func(x *Index) { x.SetCurrent(py, "r2") }, "b2 a2 z3 c3 a1 c1 b1"},
-		"rolled back to the oldest": {func(x *Index) { x.SetCurrent(py, "r1") }, "a1 c1 b1 z3 c3 b2 a2"},
-		"none of the current yet":   {func(x *Index) { x.SetCurrent(py, "r4") }, "z3 c3 b2 a2 a1 c1 b1"},
-		"switched twice":            {func(x *Index) { x.SetCurrent(py, "r1"); x.SetCurrent(py, "r2") }, "b2 a2 z3 c3 a1 c1 b1"},
-		"set forgotten":             {func(x *Index) { x.SetCurrent(py, "r1"); x.SetCurrent(py, "") }, "z3 c3 b2 a2 a1 c1 b1"},
-		"current of another pool":   {func(x *Index) { x.SetCurrent(Pool{Namespace: "other", Name: "py"}, "r1") }, "z3 c3 b2 a2 a1 c1 b1"},
+		"newest is current":         {func(x *Index) { x.MarkTarget(py, "r3") }, "z3 c3 b2 a2 a1 c1 b1"},
+		"middle is current":         {func(x *Index) { x.MarkTarget(py, "r2") }, "b2 a2 z3 c3 a1 c1 b1"},
+		"rolled back to the oldest": {func(x *Index) { x.MarkTarget(py, "r1") }, "a1 c1 b1 z3 c3 b2 a2"},
+		"none of the current yet":   {func(x *Index) { x.MarkTarget(py, "r4") }, "z3 c3 b2 a2 a1 c1 b1"},
+		"switched twice":            {func(x *Index) { x.MarkTarget(py, "r1"); x.MarkTarget(py, "r2") }, "b2 a2 z3 c3 a1 c1 b1"},
+		"set forgotten":             {func(x *Index) { x.MarkTarget(py, "r1"); x.MarkTarget(py, "") }, "z3 c3 b2 a2 a1 c1 b1"},
+		"current of another pool":   {func(x *Index) { x.MarkTarget(Pool{Namespace: "other", Name: "py"}, "r1") }, "z3 c3 b2 a2 a1 c1 b1"},
 		"news keeps the place":      {func(x *Index) { x.Upsert(inPy("b2", "r2", 20)) }, "z3 c3 b2 a2 a1 c1 b1"},
 		"relabelled goes to the back": {
 			func(x *Index) { x.Upsert(inPy("a1", "r3", 20)) }, "z3 c3 a1 b2 a2 c1 b1",
@@ -84,7 +84,7 @@ func TestTakeOrder(t *testing.T) {
 		},
 		"released in front of later arrivals": {
 			func(x *Index) {
-				x.SetCurrent(py, "r3")
+				x.MarkTarget(py, "r3")
 				cs := x.Take(py, 2)
 				x.Upsert(inPy("d3", "r3", 21))
 				x.Release(cs)
@@ -152,7 +152,7 @@ func TestTakeAndPeekSizes(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			x := New()
-			x.SetCurrent(Pool{Namespace: "ns", Name: "empty"}, "r1")
+			x.MarkTarget(Pool{Namespace: "ns", Name: "empty"}, "r1")
 			for i, name := range []string{"a", "b", "c"} {
 				x.Upsert(Candidate{Pool: py, Name: name, ResourceVersion: uint64(i + 1)})
 			}
@@ -253,27 +253,27 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			x.Remove("ns", "a", 7)
 		},
 		"set deleted last": func(x *Index) {
-			x.SetCurrent(py, "r1")
+			x.MarkTarget(py, "r1")
 			x.Upsert(at(5))
 			x.Remove("ns", "a", 7)
-			x.SetCurrent(py, "")
+			x.MarkTarget(py, "")
 		},
 		"set deleted first": func(x *Index) {
-			x.SetCurrent(py, "r1")
+			x.MarkTarget(py, "r1")
 			x.Upsert(at(5))
-			x.SetCurrent(py, "")
+			x.MarkTarget(py, "")
 			x.Remove("ns", "a", 7)
 		},
 		"set deleted while taken": func(x *Index) {
-			x.SetCurrent(py, "r1")
+			x.MarkTarget(py, "r1")
 			x.Upsert(at(5))
 			cs := x.Take(py, 1)
-			x.SetCurrent(py, "")
+			x.MarkTarget(py, "")
 			x.Bound(cs, 9)
 			x.Remove("ns", "a", 9)
 		},
-		"set without status":       func(x *Index) { x.SetCurrent(py, "") },
-		"set that was never there": func(x *Index) { x.SetCurrent(py, "") },
+		"set without status":       func(x *Index) { x.MarkTarget(py, "") },
+		"set that was never there": func(x *Index) { x.MarkTarget(py, "") },
 		"asked for":                func(x *Index) { x.Available(py); peek(x, py, 1); x.Take(py, 1) },
 	}
 	for name, do := range tests {
@@ -285,7 +285,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	t.Run("revisions of a living pool", func(t *testing.T) {
 		x := New()
-		x.SetCurrent(py, "r9")
+		x.MarkTarget(py, "r9")
 		for i := range uint64(20) {
 			x.Upsert(Candidate{Pool: py, Name: "a", ResourceVersion: i + 1, Revision: fmt.Sprint("r", i)})
 		}

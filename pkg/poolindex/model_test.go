@@ -175,7 +175,7 @@ func (w *world) step() string {
 		return w.list()
 	default:
 		p, revision := pick(w, modelPools), pick(w, append(modelRevisions, ""))
-		w.index.SetCurrent(p, revision)
+		w.index.MarkTarget(p, revision)
 		return fmt.Sprint("current ", p, revision)
 	}
 }
@@ -263,7 +263,7 @@ func (w *world) changeNodes() string {
 	}
 	name, takes := pick(w, modelNodes[1:]), w.rand.IntN(2) > 0
 	w.takePods[name] = takes
-	w.index.Nodes.Set(name, takes)
+	w.index.Nodes.SetTakesPods(name, takes)
 	return fmt.Sprint("change node ", name, takes)
 }
 
@@ -437,7 +437,7 @@ func (w *world) finish() error {
 		w.index.Remove(key.namespace, key.name, w.version)
 	}
 	for _, p := range modelPools {
-		w.index.SetCurrent(p, "")
+		w.index.MarkTarget(p, "")
 	}
 	return w.failure
 }

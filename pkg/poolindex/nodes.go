@@ -80,13 +80,13 @@ func (ns *Nodes) Replace(takePods map[string]bool) {
 	}
 	ns.mu.Unlock()
 	for _, name := range changed {
-		ns.Set(name, takePods[name])
+		ns.SetTakesPods(name, takePods[name])
 	}
 }
 
-// Set takes in whether a node takes pods; one that is gone takes none. It does nothing
+// SetTakesPods takes in whether a node takes pods; one that is gone takes none. It does nothing
 // before Replace. It costs a step for each sandbox of the node if that has changed.
-func (ns *Nodes) Set(name string, takesPods bool) {
+func (ns *Nodes) SetTakesPods(name string, takesPods bool) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if ns.takePods == nil || ns.takePods[name] == takesPods {

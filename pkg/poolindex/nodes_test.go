@@ -28,18 +28,26 @@ func TestNodes(t *testing.T) {
 		do   func(*Index)
 		want string
 	}{
-		"no list of nodes":       {func(*Index) {}, "a2 b2 x2 a1 b1"},
-		"news before the list":   {func(x *Index) { x.Nodes.Set("n1", false) }, "a2 b2 x2 a1 b1"},
-		"both take pods":         {func(x *Index) { x.Nodes.Replace(both) }, "a2 b2 x2 a1 b1"},
-		"one takes none":         {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": false, "n2": true}) }, "b2 x2 b1 a2 a1"},
-		"one is gone":            {func(x *Index) { x.Nodes.Replace(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
-		"none takes pods":        {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": false, "n2": false}) }, "x2 a2 b2 a1 b1"},
-		"there are none":         {func(x *Index) { x.Nodes.Replace(nil) }, "x2 a2 b2 a1 b1"},
-		"the older is current":   {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": true}); x.SetCurrent(py, "r1") }, "a1 a2 x2 b1 b2"},
-		"one ceases to":          {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Set("n2", false) }, "a2 x2 a1 b2 b1"},
-		"it takes pods again":    {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Set("n2", false); x.Nodes.Set("n2", true) }, "a2 x2 b2 a1 b1"},
-		"another list":           {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Replace(map[string]bool{"n1": true}) }, "a2 x2 a1 b2 b1"},
-		"it is said again":       {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Set("n1", true); x.Nodes.Set("n9", false) }, "a2 b2 x2 a1 b1"},
+		"no list of nodes":     {func(*Index) {}, "a2 b2 x2 a1 b1"},
+		"news before the list": {func(x *Index) { x.Nodes.SetTakesPods("n1", false) }, "a2 b2 x2 a1 b1"},
+		"both take pods":       {func(x *Index) { x.Nodes.Replace(both) }, "a2 b2 x2 a1 b1"},
+		"one takes none":       {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": false, "n2": true}) }, "b2 x2 b1 a2 a1"},
+		"one is gone":          {func(x *Index) { x.Nodes.Replace(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
+		"none takes pods":      {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": false, "n2": false}) }, "x2 a2 b2 a1 b1"},
+		"there are none":       {func(x *Index) { x.Nodes.Replace(nil) }, "x2 a2 b2 a1 b1"},
+		"the older is current": {func(x *Index) { x.Nodes.Replace(map[string]bool{"n1": true}); x.MarkTarget(py, "r1") }, "a1 a2 x2 b1 b2"},
+		"one ceases to":        {func(x *Index) { x.Nodes.Replace(both); x.Nodes.SetTakesPods("n2", false) }, "a2 x2 a1 b2 b1"},
+		"it takes pods again": {func(x *Index) {
+			x.Nodes.Replace(both)
+			x.Nodes.SetTakesPods("n2", false)
+			x.Nodes.SetTakesPods("n2", true)
+		}, "a2 x2 b2 a1 b1"},
+		"another list": {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Replace(map[string]bool{"n1": true}) }, "a2 x2 a1 b2 b1"},
+		"it is said again": {func(x *Index) {
+			x.Nodes.Replace(both)
+			x.Nodes.SetTakesPods("n1", true)
+			x.Nodes.SetTakesPods("n9", false)
+		}, "a2 b2 x2 a1 b1"},
 		"none is known any more": {func(x *Index) { x.Nodes.Replace(map[string]bool{"n2": true}); x.Nodes.Forget() }, "b2 x2 a2 b1 a1"},
 		"none was ever known":    {func(x *Index) { x.Nodes.Forget() }, "a2 b2 x2 a1 b1"},
 		"known once more":        {func(x *Index) { x.Nodes.Replace(both); x.Nodes.Forget(); x.Nodes.Replace(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
@@ -47,13 +55,13 @@ func TestNodes(t *testing.T) {
 		"released on its node": {func(x *Index) {
 			x.Nodes.Replace(both)
 			cs := x.Take(py, 1)
-			x.Nodes.Set("n1", false)
+			x.Nodes.SetTakesPods("n1", false)
 			x.Release(cs)
 		}, "b2 x2 b1 a2 a1"},
 		"a revision is suspended": {func(x *Index) {
 			x.Nodes.Replace(both)
 			x.Suspensions.Suspend(py, "r2", x.Suspensions.Resumes())
-			x.Nodes.Set("n1", false)
+			x.Nodes.SetTakesPods("n1", false)
 			x.Upsert(onNode("b2", "r2", "n1", 9))
 		}, "b1 a1"},
 		"the last one of a suspended revision changes nodes": {func(x *Index) {
@@ -99,7 +107,7 @@ func TestMoveDuringTakes(t *testing.T) {
 		}
 	}()
 	for i := range 21 {
-		x.Nodes.Set("n1", i%2 == 1)
+		x.Nodes.SetTakesPods("n1", i%2 == 1)
 	}
 	<-done
 	if got := x.Peek(py, 1, false); len(got) > 0 {

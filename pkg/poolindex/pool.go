@@ -11,7 +11,7 @@ import (
 
 // pool queues the available sandboxes of one Pool by their revisions.
 type pool struct {
-	current   string               // the revision to take first
+	target    string               // the revision to take first
 	revisions map[string]*revision // none of them is empty
 	// How many sandboxes can be taken, are of suspended revisions, and are taken.
 	available, suspended, taken int
@@ -19,7 +19,7 @@ type pool struct {
 
 // empty reports whether there is nothing to know about the pool.
 func (pl *pool) empty() bool {
-	return len(pl.revisions)+pl.taken == 0 && pl.current == ""
+	return len(pl.revisions)+pl.taken == 0 && pl.target == ""
 }
 
 // enqueue queues an entry in its place, as the next one there or as the last, and
@@ -82,7 +82,7 @@ func (pl *pool) resume() {
 // newest returns the revision to take from; something of the pool must be
 // available. One with nothing but avoided sandboxes comes after all others.
 func (pl *pool) newest() *revision {
-	if r := pl.revisions[pl.current]; r != nil && !r.suspended && r.regular.len() > 0 {
+	if r := pl.revisions[pl.target]; r != nil && !r.suspended && r.regular.len() > 0 {
 		return r
 	}
 	return slices.MaxFunc(pl.takable(), func(a, b *revision) int {
@@ -92,7 +92,7 @@ func (pl *pool) newest() *revision {
 
 // byAge compares revisions: the newer is greater.
 func (pl *pool) byAge(a, b *revision) int {
-	switch pl.revisions[pl.current] {
+	switch pl.revisions[pl.target] {
 	case a:
 		return 1
 	case b:

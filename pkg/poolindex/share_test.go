@@ -83,7 +83,7 @@ func TestPreferredFirst(t *testing.T) {
 func TestNewestRevisionBeforeThePreferred(t *testing.T) {
 	p := Pool{Namespace: "ns", Name: "pool"}
 	x := New()
-	x.SetCurrent(p, "new")
+	x.MarkTarget(p, "new")
 	x.Prefer(func(_, name string) bool { return name == "old" })
 	x.Upsert(Candidate{Pool: p, Name: "old", ResourceVersion: 1, Revision: "old"})
 	x.Upsert(Candidate{Pool: p, Name: "new", ResourceVersion: 2, Revision: "new"})

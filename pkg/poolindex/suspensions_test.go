@@ -21,8 +21,8 @@ func TestSuspend(t *testing.T) {
 		"nothing":             {func(*Index) {}, "b c a d", ""},
 		"suspended":           {suspend, "a d", "b c a d"},
 		"twice":               {func(x *Index) { suspend(x); suspend(x) }, "a d", "b c a d"},
-		"the current one":     {func(x *Index) { x.SetCurrent(py, "r2"); suspend(x) }, "a d", "b c a d"},
-		"made current":        {func(x *Index) { suspend(x); x.SetCurrent(py, "r2") }, "a d", "b c a d"},
+		"the current one":     {func(x *Index) { x.MarkTarget(py, "r2"); suspend(x) }, "a d", "b c a d"},
+		"made current":        {func(x *Index) { suspend(x); x.MarkTarget(py, "r2") }, "a d", "b c a d"},
 		"both":                {func(x *Index) { suspend(x); x.Suspensions.Suspend(py, "r1", 0) }, "", "b c a d"},
 		"an unknown revision": {func(x *Index) { x.Suspensions.Suspend(py, "r9", 0) }, "b c a d", ""},
 		"an unknown pool":     {func(x *Index) { x.Suspensions.Suspend(Pool{Name: "py"}, "r2", 0) }, "b c a d", ""},
@@ -99,7 +99,7 @@ func TestSuspend(t *testing.T) {
 			}
 			x.Discard(mustHandOut(t, x, tc.resumed)...)
 			x.Retain(func(_, _ string) bool { return false }, 99)
-			x.SetCurrent(py, "")
+			x.MarkTarget(py, "")
 			mustBeEmpty(t, x)
 		})
 	}
@@ -210,9 +210,9 @@ func TestSetMadeAgain(t *testing.T) {
 	x := New()
 	before, after := py, py
 	after.UID = "another"
-	x.SetCurrent(before, "r1")
+	x.MarkTarget(before, "r1")
 	x.Upsert(Candidate{Pool: before, Name: "a", ResourceVersion: 1, Revision: "r1"})
-	x.SetCurrent(after, "r1")
+	x.MarkTarget(after, "r1")
 	if n := x.Available(after); n != 0 {
 		t.Errorf("%d of the deleted set's sandboxes are the new set's", n)
 	}
@@ -229,7 +229,7 @@ func TestSetMadeAgain(t *testing.T) {
 		t.Error("news of the new set resumed the deleted one")
 	}
 	x.Suspensions.Resume("ns", func(p Pool) bool { return p == before })
-	x.SetCurrent(before, "")
+	x.MarkTarget(before, "")
 	if got := names(x.Take(after, 9)) + "," + names(x.Take(before, 9)); got != "b,a" {
 		t.Errorf("Take() hands out %q", got)
 	}

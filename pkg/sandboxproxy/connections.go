@@ -110,8 +110,8 @@ func (c *Connections) SandboxDeleted(sandbox *v1alpha1.Sandbox) {
 	c.report(sandbox.UID, func() State { return State{Version: parseVersion(sandbox.ResourceVersion), Stopped: true} })
 }
 
-// SandboxListed reports all sandboxes as of a resourceVersion. Others are gone.
-func (c *Connections) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+// SandboxesListed reports all sandboxes as of a resourceVersion. Others are gone.
+func (c *Connections) SandboxesListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	if c.users.Load() == 0 {
 		return
 	}

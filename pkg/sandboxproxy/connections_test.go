@@ -165,7 +165,7 @@ func TestStreamsEnd(t *testing.T) {
 		"has lost its pod":      changed(func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "" }),
 		"has a closed port":     changed(s.closePort(0)),
 		"is gone":               func() { connections.SandboxDeleted(held(func(*v1alpha1.Sandbox) {})) },
-		"is in no list":         func() { connections.SandboxListed(nil, 11) },
+		"is in no list":         func() { connections.SandboxesListed(nil, 11) },
 	} {
 		for kind, open := range s.streams() {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -208,8 +208,8 @@ func TestStreamsGoOn(t *testing.T) {
 		"its annotations are others": func(sb *v1alpha1.Sandbox) { sb.Annotations["a"] = "b" },
 	} {
 		connections.SandboxChanged(held(change))
-		connections.SandboxListed([]*v1alpha1.Sandbox{held(nil)}, 12)
-		connections.SandboxListed(nil, 9) // of before
+		connections.SandboxesListed([]*v1alpha1.Sandbox{held(nil)}, 12)
+		connections.SandboxesListed(nil, 9) // of before
 		if err := stream.echo(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

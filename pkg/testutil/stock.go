@@ -82,7 +82,7 @@ func (s *Server) SetOf(t testing.TB, template *v1alpha1.SandboxTemplate, name, p
 	if err != nil {
 		t.Fatalf("the revision of SandboxSet %s: %v", name, err)
 	}
-	held := podtemplate.Materialize(set, set.Status.UpdateRevision, resolved)
+	held := podtemplate.NewHolder(set, set.Status.UpdateRevision, resolved)
 	if _, err := agents.SandboxTemplates(template.Namespace).Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("making SandboxTemplate %s: %v", held.Name, err)
 	}

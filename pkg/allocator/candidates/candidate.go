@@ -64,7 +64,7 @@ func (p *Preparer) Prepare(ctx context.Context, from poolindex.Candidate) (*plan
 	if sb == nil {
 		return nil, ErrGone
 	}
-	if is, ok := poolindex.Available(sb, p.Now); !ok || is.Pool != from.Pool || Size(sb) > MaxSize {
+	if is, ok := poolindex.CandidateOf(sb, p.Now); !ok || is.Pool != from.Pool || Size(sb) > MaxSize {
 		return nil, ErrGone
 	}
 	if err := p.CheckStale(ctx, from.Pool, sb); err != nil {
@@ -160,7 +160,7 @@ func (p *Preparer) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtime.
 	if err != nil {
 		return nil // also if it cannot be read: the candidate comes back
 	}
-	if revision, err := podtemplate.SetRevision(set, resolved); err != nil || revision != sb.Labels[v1alpha1.LabelTemplateHash] {
+	if revision, err := p.Templates.cache.SetRevision(set, resolved); err != nil || revision != sb.Labels[v1alpha1.LabelTemplateHash] {
 		return nil
 	}
 	return resolved.Template

@@ -5,11 +5,7 @@ package candidates
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -41,7 +37,7 @@ func (p *Preparer) CheckStale(ctx context.Context, pool poolindex.Pool, sb *v1al
 			return known.err()
 		}
 	}
-	stale, err := p.isStale(ctx, set, sb, revision)
+	stale, err := p.isStale(ctx, set, sb)
 	if err != nil {
 		return err
 	}
@@ -56,11 +52,10 @@ func (s *revisionStaleness) err() error {
 	return nil
 }
 
-// isStale reports whether a sandbox of a set is of another template than the set's, or of
-// another revision that differs in more than metadata: what the controller goes by. Where
+// isStale reports whether the set of a sandbox replaces it, by podtemplate.RecreateReplaces. Where
 // the set has no template now, what is left of the pool serves on, and where the cluster
 // has not answered, the sandbox waits.
-func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
+func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox) (bool, error) {
 	resolved, err := p.Templates.cache.ResolveSet(ctx, set, p.Templates.late)
 	switch {
 	case isAboutTemplates(err):
@@ -73,14 +68,13 @@ func (p *Preparer) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1
 	if hasInvalidTemplate(set) { // the pool keeps serving the sandboxes that it has
 		return false, nil
 	}
-	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
-		return true, nil
+	current, err := p.Templates.cache.SetRevision(set, resolved)
+	if err != nil {
+		return true, nil //nolint:nilerr // what has no revision, no sandbox is of
 	}
-	current, err := p.Templates.revisions.of(set, resolved)
-	if err != nil || current == revision {
-		return err != nil, nil //nolint:nilerr // what has no revision, no sandbox is of
-	}
-	return !p.sameButMetadata(ctx, set, sb, current, resolved), nil
+	return podtemplate.RecreateReplaces(set, sb, current, func(string) bool {
+		return p.sameButMetadata(ctx, set, sb, current, resolved)
+	}), nil
 }
 
 // sameButMetadata reports whether the revision of a sandbox differs in metadata alone from
@@ -90,7 +84,7 @@ func (p *Preparer) sameButMetadata(
 ) bool {
 	revision := sb.Labels[v1alpha1.LabelTemplateHash]
 	pair := [2]string{current, revision}
-	if known, ok := p.Templates.revisions.alike.Get(pair); ok {
+	if known, ok := p.Templates.sameButMetadata.Get(pair); ok {
 		return known.(bool)
 	}
 	holders := podtemplate.PossibleHolders(sb)
@@ -100,51 +94,10 @@ func (p *Preparer) sameButMetadata(
 	for _, name := range holders {
 		held, err := p.Stock.Store.SandboxTemplate(ctx, set.Namespace, name)
 		if err == nil && held != nil && p.Templates.cache.HoldsRevision(held, revision) {
-			same := podtemplate.SameButMetadata(podtemplate.Materialize(set, current, resolved), held)
-			p.Templates.revisions.alike.Add(pair, same)
+			same := podtemplate.SameButMetadata(podtemplate.NewHolder(set, current, resolved), held)
+			p.Templates.sameButMetadata.Add(pair, same)
 			return same
 		}
 	}
 	return false
-}
-
-// setRevisions remembers what it takes decoding templates to know: the revisions of sets,
-// and by pairs of revisions whether they differ in metadata alone.
-type setRevisions struct{ known, alike *lru.Cache }
-
-func newSetRevisions() *setRevisions {
-	return &setRevisions{known: lru.New(sizesKept), alike: lru.New(sizesKept)}
-}
-
-// revisionInput is all that the revision of a set is the hash of.
-type revisionInput struct {
-	set        types.UID
-	generation int64
-	template   [sha256.Size]byte
-	volumes    [sha256.Size]byte
-	// service is whether there is a Service: 0 where nothing is said of it.
-	service int8
-	network bool
-}
-
-// of returns the revision of a set whose pod template is resolved.
-func (r *setRevisions) of(set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved) (string, error) {
-	key := revisionInput{
-		set: set.UID, generation: set.Generation, network: resolved.NetworkManaged,
-		template: sha256.Sum256(resolved.Template.Raw), volumes: resolved.VolumeClaimsHash(),
-	}
-	if resolved.Service != nil {
-		key.service = -1
-		if *resolved.Service {
-			key.service = 1
-		}
-	}
-	if known, ok := r.known.Get(key); ok {
-		return known.(string), nil
-	}
-	revision, err := podtemplate.SetRevision(set, resolved)
-	if err == nil {
-		r.known.Add(key, revision)
-	}
-	return revision, err
 }

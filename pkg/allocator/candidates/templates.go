@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -21,8 +22,8 @@ type Templates struct {
 	// cache remembers patched pod templates, sizes what they say of cpu and memory.
 	cache *podtemplate.Cache
 	sizes *sizes
-	// revisions remembers the revisions of sets.
-	revisions *setRevisions
+	// sameButMetadata remembers by pairs of revisions whether they differ in metadata alone.
+	sameButMetadata *lru.Cache
 	// late finds templates for claims that are served from a pool.
 	late podtemplate.Lookup
 }
@@ -41,7 +42,7 @@ type Options struct {
 
 // NewTemplates returns Templates. late finds templates for claims that are served from a pool.
 func NewTemplates(o Options, late podtemplate.Lookup) *Templates {
-	return &Templates{Options: o, cache: podtemplate.NewCache(), sizes: newSizes(), revisions: newSetRevisions(), late: late}
+	return &Templates{Options: o, cache: podtemplate.NewCache(), sizes: newSizes(), sameButMetadata: lru.New(sizesKept), late: late}
 }
 
 // currentRevision returns the template that holds the set's current revision, or

@@ -20,7 +20,7 @@ func (p *Pruner) Prune(ctx context.Context) error { return p.prune(ctx) }
 
 // InitInPool is one attempt at a sandbox that waits in its pool.
 func (s *Setup) InitInPool(ctx context.Context, sb *v1alpha1.Sandbox) (id string, err error) {
-	its, _ := attemptOf(sb)
+	its, _ := podRunOf(sb)
 	with, err := s.initInPool(ctx, sb, its)
 	return with.String(), err
 }

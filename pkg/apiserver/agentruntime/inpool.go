@@ -32,13 +32,13 @@ const (
 	simulatedPatience = 3 * time.Second
 )
 
-// initInPool gives the agent-runtime of a sandbox in a pool its token, and writes that. While it
+// runInPool gives the agent-runtime of a sandbox in a pool its token, and writes that. While it
 // waits it has no place among the calls of the client.
-func (w *work) initInPool(ctx context.Context) error {
+func (w *work) runInPool(ctx context.Context) error {
 	began := w.clock.Now()
 	past := func(patience time.Duration) bool { return w.clock.Now().Sub(began) >= patience }
 	return poolBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		id, err := w.setup.initInPool(ctx, w.sb, w.attempt)
+		id, err := w.setup.initInPool(ctx, w.sb, w.run)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrObsolete):
 			return false, err
@@ -73,7 +73,7 @@ var errNoRuntime = errors.New("the sandbox has no agent-runtime")
 // initInPool gives the agent-runtime of a sandbox in a pool its token, and returns the id of
 // that. It is one attempt, which waits for nothing but its place. If the runtime has another token
 // of this pod already, it keeps that.
-func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its attempt) (tokenID, error) {
+func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its podRun) (tokenID, error) {
 	sb, err := s.nowInPool(ctx, queued, its)
 	if err != nil {
 		return tokenID{}, err
@@ -98,7 +98,7 @@ func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its at
 // a server that gave it may have stopped before it could write that. If not, the error is refused.
 // Tokens of older versions are not recognized: a client that knows an old key could have set
 // one.
-func (s *Setup) recognizeToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt, tried tokenID, refused error) (tokenID, error) {
+func (s *Setup) recognizeToken(ctx context.Context, sb *v1alpha1.Sandbox, its podRun, tried tokenID, refused error) (tokenID, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return tokenID{}, err
 	}
@@ -110,7 +110,7 @@ func (s *Setup) recognizeToken(ctx context.Context, sb *v1alpha1.Sandbox, its at
 }
 
 // giveToken initializes the agent-runtime of a sandbox in a pool with the token of an id.
-func (s *Setup) giveToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt, id tokenID) error {
+func (s *Setup) giveToken(ctx context.Context, sb *v1alpha1.Sandbox, its podRun, id tokenID) error {
 	token, err := s.poolToken(ctx, sb, id)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (s *Setup) giveToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt
 
 // nowInPool returns a sandbox as it is now, and ErrObsolete unless it still waits in its pool for
 // what it waited for when it was queued.
-func (s *Setup) nowInPool(ctx context.Context, queued *v1alpha1.Sandbox, its attempt) (*v1alpha1.Sandbox, error) {
+func (s *Setup) nowInPool(ctx context.Context, queued *v1alpha1.Sandbox, its podRun) (*v1alpha1.Sandbox, error) {
 	now, err := s.Sandbox(ctx, queued.Namespace, queued.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the sandbox: %w", err)
@@ -137,7 +137,7 @@ func (s *Setup) nowInPool(ctx context.Context, queued *v1alpha1.Sandbox, its att
 	if now == nil || now.UID != queued.UID {
 		return nil, ErrObsolete
 	}
-	if is, awaits := attemptOf(now); !awaits || is != its {
+	if is, awaits := podRunOf(now); !awaits || is != its {
 		return nil, ErrObsolete
 	}
 	return now, nil

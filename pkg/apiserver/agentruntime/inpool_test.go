@@ -296,7 +296,7 @@ func TestWorkThatHasEndedBeginsAgain(t *testing.T) {
 	b.mu.Unlock()
 	rt.Reset()
 	expect.Eventually(t.Context(), t, func(context.Context) error {
-		r.SandboxListed([]*v1alpha1.Sandbox{waits})
+		r.SandboxesListed([]*v1alpha1.Sandbox{waits})
 		if claims.SetupPending(&b.now().Status) {
 			return errors.New("it is not set up")
 		}

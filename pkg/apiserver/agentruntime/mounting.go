@@ -21,7 +21,7 @@ import (
 var errMountedElsewhere = errors.New("another server mounts the volumes")
 
 // markOf is the AnnotationMounting of a server for one pod, and one resume, of a sandbox.
-func markOf(server string, a attempt) string {
+func markOf(server string, a podRun) string {
 	return fmt.Sprintf("%s/%s.%d", server, a.pod, a.generation)
 }
 

@@ -85,10 +85,11 @@ func (k *Keyring) poolToken(ctx context.Context, sb *v1alpha1.Sandbox, id tokenI
 	if err != nil {
 		return "", err
 	}
-	return version.poolToken(sb.UID, id.pod), nil
+	return version.derivePoolToken(sb.UID, id.pod), nil
 }
 
-func (k *keys) poolToken(sandbox types.UID, pod string) string {
+// derivePoolToken derives the token of a pod of a sandbox.
+func (k *keys) derivePoolToken(sandbox types.UID, pod string) string {
 	mac := hmac.New(sha256.New, k.tokens)
 	// No token of a claim is made from what begins with a letter.
 	fmt.Fprintf(mac, "pool %d:%s%d:%s", len(sandbox), sandbox, len(pod), pod)

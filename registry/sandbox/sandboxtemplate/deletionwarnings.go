@@ -22,7 +22,7 @@ func newDeletionWarnings(pods PodValidator) *base.DeletionWarnings {
 	return &base.DeletionWarnings{
 		Concerns: func(obj runtime.Object) bool {
 			template, ok := obj.(*v1alpha1.SandboxTemplate)
-			return ok && !isRevision(template)
+			return ok && !isOwnedBySet(template)
 		},
 		Warnings: func(ctx context.Context, deleted base.Deleted) []string {
 			return pods.WarnOfDeletion(ctx, genericapirequest.NamespaceValue(ctx), deleted.Names())

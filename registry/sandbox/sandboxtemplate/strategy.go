@@ -80,7 +80,7 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
-	if isRevision(stored) && base.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
+	if isOwnedBySet(stored) && base.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
 		return append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
 			"belongs to SandboxSet %s: change the set or the template that it refers to", metav1.GetControllerOfNoCopy(stored).Name)))
 	}
@@ -90,9 +90,9 @@ func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.validatePods(ctx, template)
 }
 
-// isRevision reports whether a template holds a revision of a set, whose name is a
-// hash of it.
-func isRevision(template *v1alpha1.SandboxTemplate) bool { return setOf(template) != nil }
+// isOwnedBySet reports whether a set controls a template, which mostly holds a revision of it then: see
+// podtemplate.IsRevision.
+func isOwnedBySet(template *v1alpha1.SandboxTemplate) bool { return setOf(template) != nil }
 
 // setOf is the reference to the SandboxSet that controls a template, or nil.
 func setOf(template *v1alpha1.SandboxTemplate) *metav1.OwnerReference {
@@ -116,7 +116,7 @@ func (s Strategy) validatePods(ctx context.Context, template *v1alpha1.SandboxTe
 // revision of a set is a copy of what was warned of.
 func (Strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
 	template := obj.(*v1alpha1.SandboxTemplate)
-	if isRevision(template) {
+	if isOwnedBySet(template) {
 		return nil
 	}
 	unknown := base.UnknownFieldWarnings(ctx, &template.Spec.EmbeddedSandboxTemplate, &v1alpha1.EmbeddedSandboxTemplate{})
@@ -132,7 +132,7 @@ func warnings(spec *v1alpha1.SandboxTemplateSpec) []string {
 // They go on with what they have.
 func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
-	if template.DeletionTimestamp != nil || isRevision(template) {
+	if template.DeletionTimestamp != nil || isOwnedBySet(template) {
 		return nil
 	}
 	told := append(warnings(&template.Spec), validation.NetworkPolicyUpdateWarnings(&template.Spec, &stored.Spec)...)

@@ -34,7 +34,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 	}
 	var requeueAfter time.Duration
 	if p.action == actionCreate {
-		if p, requeueAfter, err = c.create(ctx, key, o); err != nil {
+		if p, requeueAfter, err = c.create(ctx, key, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -100,7 +100,7 @@ func (c *Controller) remove(
 	if left := c.memory.deleteBackoff.remaining(key); left > 0 {
 		return left, nil
 	}
-	err := c.client.Delete(ctx, o.pod.DeepCopy(), client.Preconditions{UID: new(o.pod.UID)}, client.GracePeriodSeconds(pauseGrace))
+	err := c.client.Delete(ctx, o.pod, client.Preconditions{UID: new(o.pod.UID)}, client.GracePeriodSeconds(pauseGrace))
 	switch {
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		c.memory.deleteBackoff.forget(key)

@@ -135,6 +135,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return c.act(ctx, key, o, decide(o))
 	}
 	if sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef == nil {
+		// Validation refuses such a sandbox, so only one that is stored already can be like that.
 		return reconcile.Result{}, nil
 	}
 	o, err := c.observe(ctx, key, sandbox)

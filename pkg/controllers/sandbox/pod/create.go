@@ -29,7 +29,7 @@ import (
 //	no runtime        likewise, an event of the ConfigMap
 //	refused           the status says so, and it is retried with a backoff
 //	any other error   returned; nothing is known
-func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *observation) (plan, time.Duration, error) {
+func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
 	sandbox, template, err := c.resolver.wholeWithRuntimes(ctx, o.sandbox)
 	if missing, ok := asTemplateError(err); ok {
 		return o.withoutTemplate(missing), 0, nil
@@ -44,7 +44,8 @@ func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *ob
 	switch {
 	case err == nil:
 		c.memory.podExpectations.recordCreate(key, created)
-		return decide(o), 0, nil
+		p.action = actionNone
+		return p, 0, nil
 	case isPodExists(err):
 		p, err := c.readFromServer(ctx, key, o)
 		if err != nil {

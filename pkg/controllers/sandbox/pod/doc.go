@@ -15,7 +15,7 @@
 // the cache may be late and a sandbox that failed stays failed.
 //
 // A sandbox costs one create of a pod and two writes of its status (Ready False when the
-// controller picks it up, then Running), a claimed one a patch of the pod's metadata: where that
+// controller picks it up, then Running; one more if the pod is ready later), a claimed one a patch of the pod's metadata: where that
 // only names the claim, when claims on the set pause (label.go).
 //
 // A sandbox that a claim left to be changed in place gets other resources through the

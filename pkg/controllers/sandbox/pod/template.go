@@ -33,19 +33,11 @@ func (r *resolver) whole(ctx context.Context, sandbox *v1alpha1.Sandbox) (*v1alp
 		delete(kept.Annotations, v1alpha1.AnnotationSafeToEvict)
 		sandbox = &kept
 	}
-	if sandbox.Spec.Template != nil {
-		return sandbox, nil
+	full, err := r.templates.Whole(ctx, sandbox, r.lookup)
+	if reason := templates.ReasonFor(err); reason != "" {
+		return nil, templateError{error: err, reason: reason}
 	}
-	resolved, err := r.templates.ResolveSandbox(ctx, sandbox, r.lookup)
-	if err != nil {
-		if reason := templates.ReasonFor(err); reason != "" {
-			return nil, templateError{error: err, reason: reason}
-		}
-		return nil, err
-	}
-	full := *sandbox
-	full.Spec.Template, full.Spec.VolumeClaimTemplates = resolved.Template, resolved.WithVolumes(sandbox.Spec.VolumeClaimTemplates)
-	return &full, nil
+	return full, err
 }
 
 // wholeWithRuntimes is whole, and returns the pod template with the sandbox's

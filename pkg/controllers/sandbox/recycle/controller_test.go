@@ -76,7 +76,7 @@ func (w *world) set(name string, refers bool) *v1alpha1.SandboxSet {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.create(podtemplate.Materialize(set, revision, resolved))
+	w.create(podtemplate.NewHolder(set, revision, resolved))
 	w.revise(set, revision)
 	return set
 }

@@ -147,7 +147,7 @@ func (c *Controller) bringsRuntime(ctx context.Context, sandbox *v1alpha1.Sandbo
 		}
 		return false, fmt.Errorf("looking for the agent-runtime of Sandbox %s: %w", client.ObjectKeyFromObject(sandbox), err)
 	}
-	return podtemplate.BringsAgentRuntime(resolved.Template), nil
+	return c.templates.BringsAgentRuntime(resolved.Template), nil
 }
 
 func (c *Controller) policies() *ownedobject.Reconciler[*networkingv1.NetworkPolicy] {

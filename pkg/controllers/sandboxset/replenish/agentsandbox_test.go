@@ -90,10 +90,10 @@ func TestPlanOfAgentSandboxPools(t *testing.T) {
 				target = *test.target
 			}
 			o := &observation{
-				set: makeSet(5, updateType(test.kind)), targetRevision: target, differsOnlyInMetadata: sets.New("alike"), now: epoch,
+				set: makeSet(5, updateType(test.kind)), target: target, differsOnlyInMetadata: sets.New("alike"), now: epoch,
 			}
-			o.sandboxes = sandboxes(test.pool...)
-			c := o.count(o.revision, o.now)
+			o.pool.sandboxes = sandboxes(test.pool...)
+			c := o.count()
 			p, err := o.plan(&c, delays{})
 			if err != nil {
 				t.Fatal(err)

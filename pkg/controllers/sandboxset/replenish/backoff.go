@@ -12,7 +12,7 @@ const (
 
 // backoff slows down a set whose template does not keep running. Such a set would
 // create sandboxes, remove them when they ended, and create new ones, as fast as the
-// server can. While sandboxes of the current revision end, failed or not, and no
+// server can. While sandboxes of the target revision end, failed or not, and no
 // newer one of them is available, the set pauses between rounds: a second, then
 // two, four, ... up to a minute. The first sandbox that does become available ends
 // that, and so does a change of the template. Those that were available before

@@ -20,8 +20,8 @@ const maxCountInterval = time.Second
 //  1. the pool is counted, and its status written, once every maxCountInterval;
 //  2. its refill waits for their end, as long as half of the pool is there, and no
 //     longer than quietperiod.MaxWait: that is what the pool is for;
-//  3. from then on it works with few workers while the pool is full. The emptier the pool,
-//     the more workers. It gets all of them once the pool is empty: then claims wait for it.
+//  3. from then on it has few writes under way while the pool is full. The emptier the pool,
+//     the more. It gets all of them once the pool is empty: then claims wait for it.
 //
 // Example: quiet period 100ms, a pool of 1000. 400 claims within 3s meet
 // no refill; the refill begins 100ms after the last claim. Claims that go on for
@@ -29,71 +29,73 @@ const maxCountInterval = time.Second
 // passed. The pool shrinks until refills are as fast as claims.
 //
 // availableLeft is an estimate, the last count minus what was taken since. When it is
-// wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
+// wrong, a refill comes up to quietperiod.MaxWait too late or too early. removalGuard takes it for the
+// floor of a roll-out: too low, it deletes fewer. It is too high only by sandboxes that have become not
+// ready, or have gone, since the count.
 type claimRate struct {
 	quiet  time.Duration
 	claims quietperiod.ClaimActivity
 	// uncounted is the first take that no count has followed, or zero, and last the
 	// last take.
 	uncounted, last time.Time
-	// taken is how many were ever taken, and availableLeft how many are left of the available
+	// claimed is how many claims have ever taken, and availableLeft how many are left of the available
 	// ones that the last count found.
-	taken, availableLeft int
-	// cost is how long the last count took.
+	claimed, availableLeft int
+	// cost is how long the last count took, without what else a reconcile does.
 	cost time.Duration
 }
 
 // recordClaim records that a claim took a sandbox out of the pool.
-func (b *claimRate) recordClaim(now time.Time) {
-	if b.uncounted.IsZero() {
-		b.uncounted = now
+func (r *claimRate) recordClaim(now time.Time) {
+	if r.uncounted.IsZero() {
+		r.uncounted = now
 	}
-	b.claims.Claimed(b.quiet, now)
-	b.last = now
-	b.taken++
-	b.availableLeft--
+	r.claims.Claimed(r.quiet, now)
+	r.last = now
+	r.claimed++
+	r.availableLeft--
 }
 
 // countDelay is how long to wait before the pool is counted.
-func (b *claimRate) countDelay(now time.Time) time.Duration {
-	if b.uncounted.IsZero() || b.availableLeft <= 0 {
+func (r *claimRate) countDelay(now time.Time) time.Duration {
+	if r.uncounted.IsZero() || r.availableLeft <= 0 {
 		return 0
 	}
-	return max(min(b.last.Add(b.quiet).Sub(now), b.uncounted.Add(maxCountInterval).Sub(now)), 0)
+	return max(min(r.last.Add(r.quiet).Sub(now), r.uncounted.Add(maxCountInterval).Sub(now)), 0)
 }
 
 // recordCount records that a count of the pool took cost, and found so many available when
-// taken had been taken. The count may have found what was taken since then: that is
+// claims had taken claimed. The count may have found what was claimed since then: that is
 // no longer there.
-func (b *claimRate) recordCount(available, taken int, cost time.Duration) {
-	b.uncounted = time.Time{}
-	b.availableLeft = available - (b.taken - taken)
-	b.cost = cost
+func (r *claimRate) recordCount(available, claimed int, cost time.Duration) {
+	r.uncounted = time.Time{}
+	r.availableLeft = available - (r.claimed - claimed)
+	r.cost = cost
 }
 
 // refillDelay is how long to wait before the pool is refilled, once it was counted.
-func (b *claimRate) refillDelay(replicas int, now time.Time) time.Duration {
-	if 2*b.availableLeft < replicas {
+func (r *claimRate) refillDelay(desired int, now time.Time) time.Duration {
+	if 2*r.availableLeft < desired {
 		return 0
 	}
-	return min(b.claims.Wait(b.quiet, now), maxCountInterval)
+	return min(r.claims.Wait(r.quiet, now), maxCountInterval)
 }
 
 // eventDelay is how long to gather events of a set before it is reconciled. A count
 // goes through the whole pool; in a large one, where something always changes, it may
 // take a tenth of the time.
-func (b *claimRate) eventDelay() time.Duration {
-	return max(b.quiet, min(10*b.cost, maxCountInterval))
+func (r *claimRate) eventDelay() time.Duration {
+	return max(r.quiet, min(10*r.cost, maxCountInterval))
 }
 
-// parallelism is how many of the workers a refill may use now. 0 means that it has to stop.
-func (b *claimRate) parallelism(replicas, workers int, now time.Time) int {
-	if replicas <= 0 || !b.claims.IsActive(b.quiet, now) {
-		return workers
+// parallelism is how many of maxWrites writes a refill may have under way now. 0 means that it has to stop.
+func (r *claimRate) parallelism(desired, maxWrites int, now time.Time) int {
+	if desired <= 0 || !r.claims.IsActive(r.quiet, now) {
+		return maxWrites
 	}
-	if b.refillDelay(replicas, now) > 0 {
+	if r.refillDelay(desired, now) > 0 {
 		return 0
 	}
-	left := min(max(b.availableLeft, 0), replicas)
-	return 1 + (workers-1)*(replicas-left)/replicas
+	left := min(max(r.availableLeft, 0), desired)
+	return 1 + (maxWrites-1)*(desired-left)/desired
 }

@@ -35,7 +35,7 @@ func TestCountDelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := claimRate{quiet: 100 * time.Millisecond}
 			if test.stock >= 0 {
-				b.recordCount(test.stock, b.taken, 0)
+				b.recordCount(test.stock, b.claimed, 0)
 			}
 			for _, take := range test.takes {
 				b.recordClaim(ms(take))
@@ -43,7 +43,7 @@ func TestCountDelay(t *testing.T) {
 			if got := b.countDelay(ms(test.now)); got != test.want {
 				t.Errorf("waits %s, want %s", got, test.want)
 			}
-			b.recordCount(10, b.taken, 0)
+			b.recordCount(10, b.claimed, 0)
 			if got := b.countDelay(ms(test.now)); got != 0 {
 				t.Errorf("waits %s for takes that were counted", got)
 			}
@@ -79,7 +79,7 @@ func TestRefillDelay(t *testing.T) {
 			for _, take := range test.takes {
 				b.recordClaim(at(take))
 			}
-			b.recordCount(test.stock, b.taken, 0)
+			b.recordCount(test.stock, b.claimed, 0)
 			if got := b.refillDelay(100, at(test.now)); got != test.want {
 				t.Errorf("waits %s, want %s", got, test.want)
 			}
@@ -90,7 +90,7 @@ func TestRefillDelay(t *testing.T) {
 	}
 	b := claimRate{quiet: time.Minute}
 	b.recordClaim(epoch)
-	b.recordCount(99, b.taken, 0)
+	b.recordCount(99, b.claimed, 0)
 	if got := b.refillDelay(100, epoch); got != time.Second {
 		t.Errorf("the status is not written for %s", got)
 	}
@@ -103,10 +103,10 @@ func TestParallelism(t *testing.T) {
 	if got := width(0); got != 16 {
 		t.Errorf("without claims: %d", got)
 	}
-	b.recordCount(101, b.taken, 0)
+	b.recordCount(101, b.claimed, 0)
 	b.recordClaim(epoch)
 	for taken, want := range map[int]int{0: 0, 50: 0, 51: 8, 75: 12, 100: 16, 150: 16} {
-		b.recordCount(100-taken, b.taken, 0)
+		b.recordCount(100-taken, b.claimed, 0)
 		if got := width(0); got != want {
 			t.Errorf("claims run, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
@@ -116,12 +116,12 @@ func TestParallelism(t *testing.T) {
 		b.recordClaim(epoch.Add(now))
 	}
 	for taken, want := range map[int]int{0: 1, 25: 4, 50: 8, 75: 12, 100: 16} {
-		b.recordCount(100-taken, b.taken, 0)
+		b.recordCount(100-taken, b.claimed, 0)
 		if got := width(last); got != want {
 			t.Errorf("claims run for long, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
 	}
-	b.recordCount(100, b.taken, 0)
+	b.recordCount(100, b.claimed, 0)
 	if got := width(last + 100*time.Millisecond); got != 16 {
 		t.Errorf("quiet again: %d", got)
 	}
@@ -144,7 +144,7 @@ func TestEventDelay(t *testing.T) {
 		30 * time.Millisecond:  300 * time.Millisecond,
 		300 * time.Millisecond: time.Second,
 	} {
-		b.recordCount(1, b.taken, cost)
+		b.recordCount(1, b.claimed, cost)
 		if got := b.eventDelay(); got != want {
 			t.Errorf("with counts of %s it gathers for %s, want %s", cost, got, want)
 		}
@@ -158,7 +158,7 @@ func TestAvailableLeft(t *testing.T) {
 		t.Errorf("of a set never counted %d are left", got)
 	}
 	b.recordClaim(epoch)
-	before := b.taken
+	before := b.claimed
 	b.recordClaim(epoch)
 	b.recordClaim(epoch)
 	b.recordCount(10, before, 0)
@@ -169,7 +169,7 @@ func TestAvailableLeft(t *testing.T) {
 	if got := b.availableLeft; got != 7 {
 		t.Errorf("and 1 after that: %d are left", got)
 	}
-	b.recordCount(7, b.taken, 0)
+	b.recordCount(7, b.claimed, 0)
 	if got := b.availableLeft; got != 7 {
 		t.Errorf("7 were found, none taken since: %d are left", got)
 	}

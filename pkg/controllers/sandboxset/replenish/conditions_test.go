@@ -17,11 +17,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// told returns a condition that an observation leads to as text.
-func (o *observation) told(kind string) string {
-	c := o.count(o.revision, o.now)
-	o.failed = o.failedOf(&c)
-	status := o.status(&c, nil)
+// builderOf returns a statusBuilder for an observation that nothing was done about.
+func builderOf(o *observation) *statusBuilder {
+	c := o.count()
+	return &statusBuilder{o: o, counts: &c, startFailure: findStartFailure(o, &c, failedOf(c.ended, o.target.revision), "")}
+}
+
+// textOf returns a condition that a statusBuilder makes.
+func textOf(b *statusBuilder, kind string) string {
+	status := b.build()
 	got := meta.FindStatusCondition(status.Conditions, kind)
 	return string(got.Status) + " " + got.Reason + ": " + got.Message
 }
@@ -82,12 +86,17 @@ func TestAvailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := makeSet(tc.replicas)
-			o := &observation{set: set, targetRevision: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch, createError: tc.refusal, isFailing: tc.failing}
+			o := &observation{set: set, target: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch}
 			if tc.before != "" {
 				set.Status.UpdateRevision = current
 				set.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSandboxesCannotStart, Message: tc.before}}
 			}
-			if got := o.told(v1alpha1.SetConditionAvailable); got != tc.want {
+			b := builderOf(o)
+			b.isFailing = tc.failing
+			if tc.refusal != "" {
+				b.startFailure = findStartFailure(o, b.counts, nil, tc.refusal)
+			}
+			if got := textOf(b, v1alpha1.SetConditionAvailable); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
@@ -126,11 +135,11 @@ func TestRolledOut(t *testing.T) {
 				set.Status.UpdateRevision = tc.told
 				set.Status.Conditions = []metav1.Condition{{Type: "RolledOut", Status: tc.was, Reason: "x", ObservedGeneration: 1}}
 			}
-			o := &observation{set: set, targetRevision: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch}
+			o := &observation{set: set, target: targetOf(current), pool: pool{sandboxes: sandboxes(tc.pool...)}, now: epoch}
 			if tc.unresolved {
-				o.templateProblem = &problem{v1alpha1.ReasonTemplateNotFound, "gone"}
+				o.target.unusable = &problem{v1alpha1.ReasonTemplateNotFound, "gone"}
 			}
-			if got := o.told(v1alpha1.SetConditionRolledOut); got != tc.want {
+			if got := textOf(builderOf(o), v1alpha1.SetConditionRolledOut); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
@@ -187,15 +196,16 @@ func TestSetAccepted(t *testing.T) {
 				told.Type, told.ObservedGeneration = v1alpha1.SetConditionTemplateAccepted, 2
 				set.Status.Conditions = []metav1.Condition{told}
 			}
-			o := &observation{set: set, targetRevision: targetRevision{revision: tc.revision}, dryRun: tc.dryRun, hasCluster: !tc.noCluster, now: time.Unix(1e9, 0)}
+			o := &observation{set: set, target: targetRevision{revision: tc.revision}, dryRun: tc.dryRun, hasCluster: !tc.noCluster, now: time.Unix(1e9, 0)}
 			if tc.refused {
-				o.templateProblem = &problem{v1alpha1.ReasonInvalidTemplate, "no such pod"}
+				o.target.unusable = &problem{v1alpha1.ReasonInvalidTemplate, "no such pod"}
 			}
 			if tc.missing {
-				o.templateErr = errors.New("connection refused")
+				o.target.holderErr = errors.New("connection refused")
 			}
-			status := set.Status.DeepCopy()
-			o.setAccepted(status, tc.available)
+			b := &statusBuilder{o: o, counts: &poolCounts{updatedAvailable: tc.available}, status: *set.Status.DeepCopy()}
+			b.setAccepted()
+			status := &b.status
 			var want []metav1.Condition
 			if tc.want != nil {
 				want = []metav1.Condition{*tc.want}

@@ -56,7 +56,7 @@ func TestFailingPoolIsNotWrittenEachTime(t *testing.T) {
 	m, set := &conditionThrottle{}, makeSet(100)
 	writes := 0
 	for failed := range 100 {
-		o := &observation{set: set, targetRevision: targetOf(current), now: epoch.Add(time.Duration(failed) * time.Millisecond), maxPending: DefaultMaxPendingTimeout}
+		o := &observation{set: set, target: targetOf(current), now: epoch.Add(time.Duration(failed) * time.Millisecond), maxPending: DefaultMaxPendingTimeout}
 		var all []builder
 		for i := range 100 {
 			reason := ""
@@ -65,9 +65,8 @@ func TestFailingPoolIsNotWrittenEachTime(t *testing.T) {
 			}
 			all = append(all, notReadyFor(fmt.Sprint("s", i), time.Second, reason, "").age(time.Second))
 		}
-		o.sandboxes = sandboxes(all...)
-		c := o.count(o.revision, o.now)
-		status := o.status(&c, nil)
+		o.pool.sandboxes = sandboxes(all...)
+		status := builderOf(o).build()
 		next, _ := m.limitWrites(&set.Status, &status, o.now)
 		if !equality.Semantic.DeepEqual(&set.Status, next) {
 			writes++

@@ -24,7 +24,7 @@ type Options struct {
 	// Workers is how many sets are reconciled at the same time.
 	Workers int
 	// RefillConcurrency is how many sandboxes of one set are created or deleted at
-	// the same time, while no claims run.
+	// the same time, while claims pause.
 	RefillConcurrency int
 	// QuietPeriod is how long claims must pause before a refill begins, as long as
 	// half of the pool is there. It is also how long changes of sandboxes are gathered
@@ -33,45 +33,45 @@ type Options struct {
 	// MaxPendingTimeout is for how long a sandbox may be Pending before it counts as one
 	// that fails to start.
 	MaxPendingTimeout time.Duration
-	// Events are recorded on the sets.
-	Events bool
+	// Cluster: there is a cluster, which runs the pods, may have PodTemplates, and takes events.
+	Cluster bool
 	// Lookup finds the templates that sets refer to. Required.
 	Lookup *templates.Lookup
 }
 
 // Controller keeps the pools of SandboxSets at their size.
 type Controller struct {
-	client            client.Client
-	clock             clock.PassiveClock
-	options           Options
-	caches            *caches
-	states            *setStates
-	revisions         *revisions
-	revisionTemplates *revisionTemplates
-	demand            *demand
-	writer            *writer
-	watches           *watches
-	nodes             *nodeStates
-	report            *reporter
+	client    client.Client
+	clock     clock.PassiveClock
+	options   Options
+	indexes   *indexes
+	states    *setStates
+	revisions *revisions
+	holders   *holders
+	demand    *demand
+	writer    *writer
+	watches   *watches
+	nodes     *nodeStates
+	report    *reporter
 }
 
-// New returns a Controller that reads and writes through c. Its parts share empty caches; Register
-// fills them, because the indexes need the manager's cache.
+// New returns a Controller that reads and writes through c. Its parts share empty indexes; Register
+// fills them, because they need the manager's cache. Tests put their own in their place.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	found, states, claims, report := &indexes{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
 	o.MaxPendingTimeout = clampPendingTimeout(o.MaxPendingTimeout)
-	content := podtemplate.NewCache()
-	tmpl := &revisionTemplates{
-		client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report, content: content,
+	podTemplates := podtemplate.NewCache()
+	tmpl := &holders{
+		client: c, server: o.Lookup.Server, clock: clk, indexes: found, states: states, report: report, podTemplates: podTemplates,
 	}
 	return &Controller{
-		client: c, clock: clk, options: o, caches: cached, states: states, report: report,
-		revisions:         &revisions{lookup: o.Lookup, states: states, podTemplates: content, revisionTemplates: tmpl},
-		revisionTemplates: tmpl,
-		demand:            &demand{client: c, caches: cached, claims: claims},
-		writer:            &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
-		watches:           &watches{clock: clk, caches: cached, states: states, claims: claims},
-		nodes:             newNodeStates(clk, cached),
+		client: c, clock: clk, options: o, indexes: found, states: states, report: report,
+		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: podTemplates, holders: tmpl},
+		holders:   tmpl,
+		demand:    &demand{client: c, indexes: found, claims: claims},
+		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, maxWrites: o.RefillConcurrency},
+		watches:   &watches{clock: clk, indexes: found, states: states, claims: claims},
+		nodes:     newNodeStates(clk, found),
 	}
 }
 
@@ -104,12 +104,12 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	*c.caches = caches{
-		sandboxes: sandboxes, revisionTemplates: ownedTemplates,
+	*c.indexes = indexes{
+		sandboxes: sandboxes, holders: ownedTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
 		nodes: onNodes,
 	}
-	if c.options.Events {
+	if c.options.Cluster {
 		c.report.recorder = mgr.GetEventRecorder(c.Name())
 	}
 	// SandboxTemplates are watched twice: those that sets refer to, and those that hold revisions.
@@ -120,8 +120,8 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Sandbox{}, c.watches.sandboxes()).
 		Watches(&v1alpha1.SandboxClaim{}, c.watches.waitingClaims()).
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
-		Watches(&v1alpha1.SandboxTemplate{}, c.watches.watchRevisionTemplates())
-	if c.options.Lookup.Cluster {
+		Watches(&v1alpha1.SandboxTemplate{}, c.watches.holders())
+	if c.options.Cluster {
 		if err := c.nodes.watchNodes(mgr); err != nil {
 			return err
 		}

@@ -48,9 +48,11 @@ func TestController(t *testing.T) {
 		"old cache of deletes":             testOldCacheOfDeletes,
 		"scale-down loses against a claim": testScaleDownLosesAgainstClaim,
 		"dead ones":                        testDead,
+		"dead one that stays":              testDeadOneStays,
 		"template that only fails":         testFailingTemplate,
 		"rolling update":                   testRollingUpdate,
 		"rolling update during claims":     testRollingUpdateDuringClaims,
+		"cost of a count":                  testCostOfCount,
 		"quota":                            testQuota,
 		"namespace goes":                   testNamespaceGoes,
 		"set goes":                         testSetGoes,
@@ -81,7 +83,9 @@ func TestController(t *testing.T) {
 		"template breaks":                  testTemplateBreaks,
 		"template goes":                    testTemplateGoes,
 		"name is taken":                    testNameIsTaken,
+		"change is refused":                testChangeIsRefused,
 		"holder of a change":               testHolderOfChangeCannotBeMade,
+		"roll-back is noted once":          testRollBackIsNotedOnce,
 		"adopts its revision":              testAdoptsRevision,
 		"a revision is forged":             testForgedRevision,
 		"keeps a history":                  testRevisionHistory,
@@ -130,7 +134,7 @@ func testFills(t *testing.T, f *fixture) {
 // In a cluster a large set is not filled faster than its sandboxes are taken up,
 // whether they are available by then or not, but as fast.
 func testFillsInStep(_ *testing.T, f *fixture) {
-	f.c.options.Lookup.Cluster = true
+	f.c.options.Cluster = true
 	f.createSet(300)
 	again := func(want time.Duration) {
 		f.Helper()
@@ -311,6 +315,32 @@ func testDead(t *testing.T, f *fixture) {
 	}
 }
 
+// testDeadOneStays: a sandbox that cannot be deleted does not keep others from being created, and from being
+// removed when the pool shrinks.
+func testDeadOneStays(t *testing.T, f *fixture) {
+	f.createSet(4)
+	f.fill()
+	dead := slices.MinFunc(f.pooled(), byAge) // the others were made no earlier, and work
+	dead.Status.Phase = v1alpha1.SandboxFailed
+	if err := f.api.Status().Update(t.Context(), dead); err != nil {
+		t.Fatal(err)
+	}
+	f.sync()
+	f.funcs.Delete = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if o.GetName() == dead.Name {
+			return apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), dead.Name, errors.New("a policy"))
+		}
+		return c.Delete(ctx, o, opts...)
+	}
+	f.wantRetry()
+	f.wantPooled(5)
+	f.wantStatus(4, 3, 4, 3)
+	f.sync()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(2)) })
+	f.wantRetry()
+	f.wantPooled(3)
+}
+
 func testFailingTemplate(t *testing.T, f *fixture) {
 	f.createSet(3)
 	f.reconcile()
@@ -418,6 +448,21 @@ func testRollingUpdateDuringClaims(t *testing.T, f *fixture) {
 		t.Errorf("%d sandboxes are replaced", deleted)
 	}
 	f.wantPooled(12) // the floor
+}
+
+// testCostOfCount: requests to the API, such as the create of a SandboxTemplate, are no cost of a count.
+func testCostOfCount(t *testing.T, f *fixture) {
+	f.createSet(2)
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		f.pass(200 * time.Millisecond)
+		return c.Create(ctx, o, opts...)
+	}
+	f.reconcile()
+	f.state(func(s *setState) {
+		if got := s.claimRate.eventDelay(); got != f.c.options.QuietPeriod {
+			t.Errorf("events are gathered for %s, want %s", got, f.c.options.QuietPeriod)
+		}
+	})
 }
 
 func testQuota(t *testing.T, f *fixture) {

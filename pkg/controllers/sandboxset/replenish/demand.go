@@ -18,9 +18,9 @@ import (
 
 // demand finds out for how many sandboxes of a set claims wait.
 type demand struct {
-	client client.Reader
-	caches *caches
-	claims *waitingClaims
+	client  client.Reader
+	indexes *indexes
+	claims  *waitingClaims
 }
 
 // forSet is how many sandboxes of a set claims wait for, as far as its burst goes, and
@@ -33,9 +33,9 @@ func (d *demand) forSet(ctx context.Context, set *v1alpha1.SandboxSet, now time.
 		return 0, 0, nil
 	}
 	names, namedExists := namesAskedFor(set), true
-	for _, template := range names[1:] {
+	if len(names) > 1 { // a set of the template's name hides this one from claims that ask for that name
 		var err error
-		if namedExists, err = d.setExists(ctx, types.NamespacedName{Namespace: set.Namespace, Name: template}); err != nil {
+		if namedExists, err = d.setExists(ctx, types.NamespacedName{Namespace: set.Namespace, Name: names[1]}); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -68,7 +68,7 @@ func (d *demand) total(all []claimDemand, now time.Time) (int, error) {
 // startingFor is how many sandboxes a claim holds that do not count yet: it does not
 // wait for others in their place.
 func (d *demand) startingFor(claim *v1alpha1.SandboxClaim, now time.Time) (int, error) {
-	sandboxes, err := d.caches.boundTo(claim)
+	sandboxes, err := d.indexes.boundTo(claim)
 	if err != nil {
 		return 0, err
 	}

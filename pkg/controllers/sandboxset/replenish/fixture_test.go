@@ -56,6 +56,12 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			}
 			return c.Delete(ctx, o, opts...)
 		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if f.funcs.Patch != nil {
+				return f.funcs.Patch(ctx, c, o, patch, opts...)
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if f.funcs.Get != nil {
 				return f.funcs.Get(ctx, c, k, o, opts...)
@@ -63,16 +69,16 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			return c.Get(ctx, k, o, opts...)
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
-	*f.c.caches = caches{
-		sandboxes: f.cache, revisionTemplates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
+	*f.c.indexes = indexes{
+		sandboxes: f.cache, holders: testHolders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
 	}
 	return f
 }
 
-// holders shows the SandboxTemplates as the server has them.
-type holders struct{ f *fixture }
+// testHolders shows the SandboxTemplates as the server has them.
+type testHolders struct{ f *fixture }
 
-func (h holders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error) {
+func (h testHolders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error) {
 	list := &v1alpha1.SandboxTemplateList{}
 	if err := h.f.api.List(h.f.Context(), list, client.InNamespace(h.f.key.Namespace)); err != nil {
 		return nil, err

@@ -29,8 +29,8 @@ const rememberGone = 10 * time.Minute
 
 // nodeStates are the nodes of the cluster, and since when some of them take no pods.
 type nodeStates struct {
-	clock  clock.PassiveClock
-	caches *caches
+	clock   clock.PassiveClock
+	indexes *indexes
 
 	mu          sync.Mutex
 	takePods    map[string]bool            // of the nodes that exist
@@ -52,8 +52,8 @@ type unavailableNode struct {
 
 var _ nodes.Handler = (*nodeStates)(nil)
 
-func newNodeStates(clk clock.PassiveClock, c *caches) *nodeStates {
-	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, unavailable: map[string]unavailableNode{}}
+func newNodeStates(clk clock.PassiveClock, x *indexes) *nodeStates {
+	return &nodeStates{clock: clk, indexes: x, takePods: map[string]bool{}, unavailable: map[string]unavailableNode{}}
 }
 
 // NodesListed implements nodes.Handler.
@@ -107,7 +107,7 @@ func (s *nodeStates) update(update func() (unavailable []string)) {
 		return
 	}
 	for _, name := range unavailable {
-		sandboxes, err := s.caches.nodes.OnNode(name)
+		sandboxes, err := s.indexes.nodes.OnNode(name)
 		if err != nil {
 			log.Log.Error(err, "Failed to find the sandboxes of a node", "node", name)
 			continue

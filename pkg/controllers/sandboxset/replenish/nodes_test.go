@@ -69,15 +69,15 @@ func TestPlanOfUnavailableNodes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{set: test.set, targetRevision: targetOf(current), now: epoch}
-			o.sandboxes = sandboxes(test.pool...)
+			o := &observation{set: test.set, target: targetOf(current), now: epoch}
+			o.pool.sandboxes = sandboxes(test.pool...)
 			o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: test.most, mostUnavailableAt: test.mostUnusableAt}
-			for _, sandbox := range o.sandboxes {
+			for _, sandbox := range o.pool.sandboxes {
 				if since, found := test.since[sandbox.Status.NodeName]; found {
 					o.nodes.bySandbox[sandbox.UID] = unavailableNode{since: since, noticed: since}
 				}
 			}
-			c := o.count(o.revision, o.now)
+			c := o.count()
 			p, err := o.plan(&c, delays{})
 			if err != nil {
 				t.Fatal(err)
@@ -124,7 +124,7 @@ func takes(pods map[string]bool) map[string]nodes.State {
 func TestNodeStates(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(epoch)
 	one := available("a").node("n1").Sandbox
-	s := newNodeStates(clk, &caches{nodes: onNodes{"n1": {one}}})
+	s := newNodeStates(clk, &indexes{nodes: onNodes{"n1": {one}}})
 	q := &enqueuedSets{}
 	at := func(passed time.Duration) { clk.SetTime(epoch.Add(passed)) }
 	expect := func(what string, woken int, most bool, since time.Duration) {

@@ -24,13 +24,13 @@ func slowStart(ctx context.Context, n int, parallelism func() int, do func(int) 
 		if err := ctx.Err(); err != nil {
 			return done, err
 		}
-		workers := parallelism()
-		if workers <= 0 {
+		atOnce := parallelism()
+		if atOnce <= 0 {
 			return done, nil
 		}
 		todo := min(batch, n-done)
 		first := done
-		errs := parallel(todo, workers, func(i int) error { return do(first + i) })
+		errs := parallel(todo, atOnce, func(i int) error { return do(first + i) })
 		done += todo - len(errs)
 		if len(errs) > 0 {
 			return done, errs[0]
@@ -39,9 +39,9 @@ func slowStart(ctx context.Context, n int, parallelism func() int, do func(int) 
 	return done, nil
 }
 
-// parallel calls do(0) ... do(n-1), at most workers at a time, waits for all and
+// parallel calls do(0) ... do(n-1), at most atOnce at a time, waits for all and
 // returns the failures.
-func parallel(n, workers int, do func(int) error) []error {
+func parallel(n, atOnce int, do func(int) error) []error {
 	if n <= 0 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func parallel(n, workers int, do func(int) error) []error {
 		next++
 		return i, i < n
 	}
-	for range min(max(workers, 1), n) {
+	for range min(max(atOnce, 1), n) {
 		wg.Go(func() {
 			for i, ok := take(nil); ok; {
 				i, ok = take(do(i))

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
@@ -26,44 +25,14 @@ import (
 // It is enough to keep a cluster busy.
 const maxNotPickedUp = 128
 
-// observation is all that a plan, and the status, are made from. failed and isFailing are set
-// once the pool is counted; the writer adds what it did to createError, expectedCreates and
-// expectedDeletes.
-type observation struct {
-	set *v1alpha1.SandboxSet
-	// targetRevision is what the pool should consist of, and pool what is there.
-	targetRevision
-	pool
-	// burst is how far the pool may differ from replicas because claims wait.
-	burst burst
-	// taken is claimRate.taken when the cache was read.
-	taken int
-	// dryRun is what the API said of the pods of the target revision, or nil; hasCluster
-	// is true if there is a cluster, which it could ask and which runs the pods.
-	dryRun     *dryRunResult
-	hasCluster bool
-	now        time.Time
-	// failed are the sandboxes of the revision that have failed and are deleted now.
-	// isFailing is true while sandboxes of the revision fail, see backoff.
-	failed    []*v1alpha1.Sandbox
-	isFailing bool
-	// differsOnlyInMetadata are older revisions that differ from the target in metadata alone,
-	// see outdatedForRecreate.
-	differsOnlyInMetadata sets.Set[string]
-	// maxPending is for how long a sandbox may be Pending before it counts as one that fails to start.
-	maxPending time.Duration
-	// createError is the server's answer to the create of a sandbox, see createErrorMessage.
-	createError string
-	// nodes is what of the pool is on nodes that take no pods.
-	nodes unavailableNodes
-}
-
 // delays are why a plan has to wait, and for how long.
 type delays struct {
 	// backoff is for how long none are created, because sandboxes of the revision fail.
 	backoff time.Duration
-	// refill is for how long nothing is created or removed, because claims run.
+	// refill is for how long nothing is created or removed, because claims keep coming.
 	refill time.Duration
+	// isFailing is true while sandboxes of the revision fail, also between two rounds of backoff.
+	isFailing bool
 }
 
 // plan is what to do.
@@ -87,7 +56,7 @@ type plan struct {
 // plan decides.
 //
 //   - Too few, with those that claims wait for: create the missing ones, but not more than
-//     scaleStrategy.maxUnavailable leaves after those that fail to start (see failedStarts), and no
+//     scaleStrategy.maxUnavailable leaves after those that fail to start (see blockedSlots), and no
 //     more than are picked up (see maxNotPickedUp).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
 //     was created for claims that waited is left alone for a while (see burstMemory).
@@ -96,7 +65,7 @@ type plan struct {
 //   - Not ready for too long, in a pool of agent-sandbox: replace (see findNotReadyTooLong).
 //   - No sandbox of the target revision can be created: create none, and keep the
 //     older ones.
-//   - Sandboxes fail: create none until the backoff is over. Claims run: wait for them,
+//   - Sandboxes fail: create none until the backoff is over. Claims keep coming: wait for a pause,
 //     unless the user has changed the set.
 //
 // Nothing useful is removed while own creates are still to show up in the cache:
@@ -126,7 +95,7 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 			return plan{}, err
 		}
 	}
-	o.addNotReady(&p, c)
+	p.addNotReady(o.findNotReadyTooLong(c))
 	if d.backoff > 0 {
 		p.create = 0
 	}
@@ -137,8 +106,7 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 }
 
 // addNotReady removes what has not been ready for too long as well.
-func (o *observation) addNotReady(p *plan, c *poolCounts) {
-	found := o.findNotReadyTooLong(c)
+func (p *plan) addNotReady(found notReadyTooLong) {
 	p.keptUnscheduled = found.keptUnscheduled
 	p.requeueAfter = queue.MinRequeue(p.requeueAfter, found.requeueAfter)
 	removed := uidsOf(p.remove)
@@ -158,8 +126,7 @@ func (o *observation) toCreate(c *poolCounts) (n int, hasMore bool, err error) {
 		return 0, false, err
 	}
 	if isLimited {
-		b := o.failedStarts(c)
-		n = min(n, max(budget-b.total()-c.unseenCreates, 0))
+		n = min(n, max(budget-c.blocked.total()-c.unseenCreates, 0))
 	}
 	if room := max(maxNotPickedUp-c.notPickedUp-c.unseenCreates, 0); o.hasCluster && room < n {
 		return room, true, nil
@@ -186,7 +153,7 @@ func (o *observation) leastUseful(c *poolCounts, n int) []*v1alpha1.Sandbox {
 	unused := make([]ranked, 0, len(c.creating)+len(c.available))
 	add := func(sandbox *v1alpha1.Sandbox, available bool) {
 		r := ranked{Sandbox: sandbox, rank: rank(sandbox, available)}
-		if revisionOf(sandbox) == o.revision {
+		if revisionOf(sandbox) == o.target.revision {
 			r.revision = 1
 		}
 		if _, isUnavailable := o.nodes.bySandbox[sandbox.UID]; !isUnavailable {
@@ -231,7 +198,7 @@ func rank(sandbox *v1alpha1.Sandbox, available bool) int {
 
 // outdated returns the sandboxes of an older revision to replace now. With the update type
 // Recreate that is what outdatedForRecreate returns, with OnReplenish none, and else: all that
-// are still starting, since they are of no use to any claim, and as many of the
+// are still creating, since they are of no use to any claim, and as many of the
 // available ones, oldest first, as leaves at least replicas minus
 // updateStrategy.maxUnavailable available. Reckoned from what is available, and
 // not from what was removed before, this also holds while claims take from
@@ -244,7 +211,7 @@ func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
 	case v1alpha1.SetUpdateOnReplenish:
 		return nil, nil
 	case v1alpha1.SetUpdateRecreate:
-		return o.outdatedForRecreate(c), nil
+		return outdatedForRecreate(o, c), nil
 	}
 	if c.updatedAvailable == len(c.available) && c.updatedCreating == len(c.creating) {
 		return nil, nil // the common case, without a walk through the pool
@@ -253,11 +220,11 @@ func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	updated := func(sandbox *v1alpha1.Sandbox) bool { return revisionOf(sandbox) == o.revision }
-	starting := slices.DeleteFunc(slices.Clone(c.creating), updated)
+	updated := func(sandbox *v1alpha1.Sandbox) bool { return revisionOf(sandbox) == o.target.revision }
+	creating := slices.DeleteFunc(slices.Clone(c.creating), updated)
 	available := slices.DeleteFunc(slices.Clone(c.available), updated)
 	slices.SortFunc(available, byAge)
-	return append(starting, available[:min(max(len(c.available)-minAvailable, 0), len(available))]...), nil
+	return append(creating, available[:min(max(len(c.available)-minAvailable, 0), len(available))]...), nil
 }
 
 // minAvailable is how many available sandboxes a roll-out leaves at least.
@@ -295,11 +262,6 @@ func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason
 	}
 	return removalSurplus
 }
-
-func (o *observation) replicas() int { return int(max(ptr.Deref(o.set.Spec.Replicas, 0), 0)) }
-
-// desired is how many unused sandboxes there should be now.
-func (o *observation) desired() int { return o.replicas() + o.burst.wanted }
 
 // specChanged reports whether a user has changed the spec since the pool was last
 // counted.

@@ -32,11 +32,11 @@ func BenchmarkSteadyPool(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				o := &observation{set: set, targetRevision: targetOf(current), now: epoch}
+				o := &observation{set: set, target: targetOf(current), now: epoch}
 				for _, object := range objects {
-					o.sandboxes = append(o.sandboxes, object.(*v1alpha1.Sandbox))
+					o.pool.sandboxes = append(o.pool.sandboxes, object.(*v1alpha1.Sandbox))
 				}
-				c := o.count(o.revision, o.now)
+				c := o.count()
 				p, err := o.plan(&c, delays{})
 				if err != nil || p.create != 0 || len(p.remove) != 0 {
 					b.Fatal(p, err)

@@ -20,7 +20,7 @@ import (
 func TestPlanProperties(t *testing.T) {
 	for seed := range uint64(5000) {
 		o := randomObservation(rand.New(rand.NewPCG(seed, 1)))
-		c := o.count(o.revision, o.now)
+		c := o.count()
 		p, err := o.plan(&c, delays{})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -41,7 +41,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 	}
 	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
 		maxUnavailable, err := scaled(limit, replicas+o.burst.wanted)
-		b := o.failedStarts(c)
+		b := &c.blocked
 		if room := max(maxUnavailable-b.total()-c.unseenCreates, 0); err != nil || p.create > room {
 			return fmt.Sprintf("creates %d with room for %d, %v", p.create, room, err)
 		}
@@ -52,7 +52,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 		switch {
 		case removed.Has(sandbox.UID):
 			return "removes " + sandbox.Name + " twice"
-		case o.expectedDeletes.Has(sandbox.UID), sandbox.DeletionTimestamp != nil:
+		case o.pool.expectedDeletes.Has(sandbox.UID), sandbox.DeletionTimestamp != nil:
 			return "removes " + sandbox.Name + ", which is going"
 		}
 		removed.Insert(sandbox.UID)
@@ -95,7 +95,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 			if !onLost || o.nodes.mostUnavailable || o.now.Sub(node.noticed) < replaceAfter || sandbox.CreationTimestamp.Sub(node.since) >= replaceAfter/2 {
 				return "replaces " + sandbox.Name + ", whose node is not lost"
 			}
-		case stateInPool(sandbox, o.now) != stateEnded && revisionOf(sandbox) == o.revision:
+		case stateInPool(sandbox, o.now) != stateEnded && revisionOf(sandbox) == o.target.revision:
 			return "replaces " + sandbox.Name + ", which is up to date"
 		}
 	}
@@ -114,7 +114,7 @@ func randomObservation(r *rand.Rand) *observation {
 		scaleLimit(limit())(set)
 	}
 	o := &observation{
-		set: set, targetRevision: targetOf(current), now: epoch,
+		set: set, target: targetOf(current), now: epoch,
 		pool: pool{expectedCreates: map[types.UID]string{}, expectedDeletes: sets.Set[types.UID]{}},
 	}
 	if r.IntN(3) == 0 {
@@ -146,19 +146,19 @@ func randomObservation(r *rand.Rand) *observation {
 			b = b.shutdown(epoch.Add(time.Duration(r.IntN(3)-1) * time.Minute))
 		}
 		if one(10) {
-			o.expectedDeletes.Insert(b.UID)
+			o.pool.expectedDeletes.Insert(b.UID)
 		}
 		if one(4) {
 			since := epoch.Add(-time.Duration(r.IntN(240)) * time.Second)
 			o.nodes.bySandbox[b.UID] = unavailableNode{since: since, noticed: since}
 		}
 		if one(20) {
-			o.expectedCreates[b.UID] = current
+			o.pool.expectedCreates[b.UID] = current
 		}
-		o.sandboxes = append(o.sandboxes, b.Sandbox)
+		o.pool.sandboxes = append(o.pool.sandboxes, b.Sandbox)
 	}
 	for i := range r.IntN(3) {
-		o.expectedCreates[types.UID(fmt.Sprintf("unseen%d", i))] = []string{current, older}[r.IntN(2)]
+		o.pool.expectedCreates[types.UID(fmt.Sprintf("unseen%d", i))] = []string{current, older}[r.IntN(2)]
 	}
 	return o
 }
@@ -171,16 +171,16 @@ func TestPlanConverges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		replicas := 1 + r.IntN(20)
 		limit := intstr.FromString(fmt.Sprintf("%d%%", 1+r.IntN(100)))
-		o := &observation{set: makeSet(int32(replicas), updateLimit(limit)), targetRevision: targetOf(current), now: epoch}
+		o := &observation{set: makeSet(int32(replicas), updateLimit(limit)), target: targetOf(current), now: epoch}
 		for i := range r.IntN(30) {
-			o.sandboxes = append(o.sandboxes, starting(fmt.Sprintf("old%02d", i)).revision(older).Sandbox)
+			o.pool.sandboxes = append(o.pool.sandboxes, starting(fmt.Sprintf("old%02d", i)).revision(older).Sandbox)
 		}
 		born, steps := 0, 0
 		for ; steps < 300; steps++ {
-			if steps < 30 && r.IntN(3) == 0 && len(o.sandboxes) > 0 { // a claim
-				o.sandboxes = o.sandboxes[1:]
+			if steps < 30 && r.IntN(3) == 0 && len(o.pool.sandboxes) > 0 { // a claim
+				o.pool.sandboxes = o.pool.sandboxes[1:]
 			}
-			c := o.count(o.revision, o.now)
+			c := o.count()
 			p, err := o.plan(&c, delays{})
 			if err != nil {
 				t.Fatal(err)
@@ -190,7 +190,7 @@ func TestPlanConverges(t *testing.T) {
 			}
 			gone := sets.New(p.remove...)
 			var next []*v1alpha1.Sandbox
-			for _, sandbox := range o.sandboxes {
+			for _, sandbox := range o.pool.sandboxes {
 				if gone.Has(sandbox) {
 					continue
 				}
@@ -203,13 +203,13 @@ func TestPlanConverges(t *testing.T) {
 				next = append(next, starting(fmt.Sprintf("new%04d", born)).Sandbox)
 				born++
 			}
-			o.sandboxes = next
+			o.pool.sandboxes = next
 			if c.updatedAvailable == replicas && c.unused() == replicas && steps >= 30 {
 				break
 			}
 		}
 		if steps == 300 {
-			c := o.count(o.revision, o.now)
+			c := o.count()
 			t.Fatalf("seed %d: after %d steps %d of %d available and up to date, %d unused",
 				seed, steps, c.updatedAvailable, replicas, c.unused())
 		}

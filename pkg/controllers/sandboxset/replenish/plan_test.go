@@ -376,10 +376,10 @@ func TestPlan(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
-				set: test.set, targetRevision: targetOf(current), pool: pool{sandboxes(test.pool...), test.creates, sets.New(test.deletes...)},
+				set: test.set, target: targetOf(current), pool: pool{sandboxes(test.pool...), test.creates, sets.New(test.deletes...)},
 				burst: test.burst, hasCluster: test.cluster, now: epoch,
 			}
-			c := o.count(o.revision, o.now)
+			c := o.count()
 			got, err := o.plan(&c, test.delays)
 			if err != nil {
 				t.Fatal(err)
@@ -393,7 +393,7 @@ func TestPlan(t *testing.T) {
 			if diff := cmp.Diff(test.remove, names(got.remove), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("remove (-want +got):\n%s", diff)
 			}
-			s := o.status(&c, nil)
+			s := builderOf(o).build()
 			if got := (counts{s.Replicas, s.AvailableReplicas, s.UpdatedReplicas, s.UpdatedAvailableReplicas}); got != test.counts {
 				t.Errorf("counts %+v, want %+v", got, test.counts)
 			}
@@ -407,11 +407,11 @@ func TestPlanRefusesMalformedLimits(t *testing.T) {
 		"update": makeSet(0, updateLimit(intstr.FromString("5"))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{set: set, targetRevision: targetOf(current), now: epoch, pool: pool{sandboxes: sandboxes(olderStarting("o"))}}
+			o := &observation{set: set, target: targetOf(current), now: epoch, pool: pool{sandboxes: sandboxes(olderStarting("o"))}}
 			if name == "update" {
 				set.Spec.Replicas = new(int32(1))
 			}
-			c := o.count(o.revision, o.now)
+			c := o.count()
 			if p, err := o.plan(&c, delays{}); err == nil {
 				t.Errorf("planned %+v", p)
 			}

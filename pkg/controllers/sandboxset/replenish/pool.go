@@ -35,12 +35,24 @@ type poolCounts struct {
 	unseenCreates       int
 	// notPickedUp are those among creating that no controller of pods has picked up yet.
 	notPickedUp int
-	// updated... are those of the current revision.
+	// updated... are those of the target revision.
 	updatedAvailable, updatedCreating, updatedUnseenCreates int
 	// ended will never be claimed.
 	ended []*v1alpha1.Sandbox
-	// outcome is how those of the current revision fare.
+	// outcome is how those of the target revision fare.
 	outcome outcome
+	// blocked counts those among creating that fail to start.
+	blocked blockedSlots
+}
+
+// record takes in what a reconcile has done to a pool whose target revision is revision.
+func (p *pool) record(done *written, revision string) {
+	for sandbox := range done.created {
+		p.expectedCreates[sandbox] = revision
+	}
+	for sandbox := range done.deleted {
+		p.expectedDeletes.Insert(sandbox)
+	}
 }
 
 func (c *poolCounts) unused() int { return len(c.available) + len(c.creating) + c.unseenCreates }
@@ -48,25 +60,25 @@ func (c *poolCounts) updated() int {
 	return c.updatedAvailable + c.updatedCreating + c.updatedUnseenCreates
 }
 
-// count counts the pool of a set whose current revision is revision.
-func (p *pool) count(revision string, now time.Time) poolCounts {
+// count counts the pool of a set whose target revision is target.
+func (p *pool) count(target string, now time.Time) poolCounts {
 	c := poolCounts{unseenCreates: len(p.expectedCreates)}
 	for _, r := range p.expectedCreates {
-		if r == revision {
+		if r == target {
 			c.updatedUnseenCreates++
 		}
 	}
 	for _, sandbox := range p.sandboxes {
 		if r, ok := p.expectedCreates[sandbox.UID]; ok {
 			c.unseenCreates--
-			if r == revision {
+			if r == target {
 				c.updatedUnseenCreates--
 			}
 		}
 		if p.expectedDeletes.Has(sandbox.UID) {
 			continue
 		}
-		updated := revisionOf(sandbox) == revision
+		updated := revisionOf(sandbox) == target
 		switch stateInPool(sandbox, now) {
 		case stateAvailable:
 			c.available = append(c.available, sandbox)
@@ -135,7 +147,7 @@ func stateInPool(sandbox *v1alpha1.Sandbox, now time.Time) poolState {
 	return stateCreating
 }
 
-// outcome is how the sandboxes of the current revision fare.
+// outcome is how the sandboxes of the target revision fare.
 type outcome struct {
 	// ended of them have ended; newestEnded is when the newest of those was created,
 	// and newestAvailable the newest that is available.

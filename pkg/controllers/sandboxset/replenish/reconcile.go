@@ -47,30 +47,34 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	counts := o.count(o.revision, now)
-	o.failed = o.failedOf(&counts) // before they are deleted
-	delays := c.recordCount(o, &counts)
+	counts := o.count()
+	failed := failedOf(counts.ended, o.target.revision) // before they are deleted
+	d := c.noteCount(o, &counts)
 
-	p, err := o.plan(&counts, delays)
+	p, err := o.plan(&counts, d)
 	if err != nil {
 		// The server refuses such values; trying again would not mend them.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
 	}
 	c.sendProgressEvent(set, p.keptUnscheduled)
-	isFinished, err := c.writer.scale(ctx, o, p)
+	done, err := c.writer.scale(ctx, o, p)
 	if p.create > 0 || len(p.remove) > 0 {
-		counts = o.count(o.revision, now) // with what was done
+		o.pool.record(done, o.target.revision)
+		counts = o.count()
 	}
-	err = errors.Join(err, o.templateErr, c.revisionTemplates.deleteUnused(ctx, set, o.revision, historyOf(set, o.templateErr), &o.pool))
+	err = errors.Join(err, o.target.holderErr, c.holders.deleteUnused(ctx, set, o.target.revision, historyOf(set, o.target.holderErr), &o.pool))
 
-	o.gauges(&counts).set(req.NamespacedName)
-	isConflict, statusAfter, statusErr := c.writeStatusAndEvents(ctx, o, &counts, replicaFailure(err, delays.backoff))
+	gaugesOf(o, &counts).set(req.NamespacedName)
+	isConflict, statusAfter, statusErr := c.writeStatusAndEvents(ctx, &statusBuilder{
+		o: o, counts: &counts, startFailure: findStartFailure(o, &counts, failed, done.createError),
+		isFailing: d.isFailing, replicaFailure: replicaFailure(err, d.backoff),
+	})
 	if err := errors.Join(err, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: queue.MinRequeue(
-		o.requeueAfterPlan(p, delays, isFinished, isConflict, c.options.QuietPeriod),
-		o.requeueAfter, o.burst.requeueAfter, p.requeueAfter, o.failedStarts(&counts).requeueAfter, statusAfter,
+		requeueAfterPlan(&o.pool, p, d, done.isFinished, isConflict, c.options.QuietPeriod),
+		o.target.requeueAfter, o.demandRequeueAfter, o.burst.requeueAfter, p.requeueAfter, counts.blocked.requeueAfter, statusAfter,
 	)}, nil
 }
 
@@ -78,10 +82,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // has to wait. It reports whether the set has changed meanwhile, so that the status was not
 // written, and after what time there is more to write; 0 is never.
 func (c *Controller) writeStatusAndEvents(
-	ctx context.Context, o *observation, counts *poolCounts, failure *problem,
+	ctx context.Context, b *statusBuilder,
 ) (isConflict bool, requeueAfter time.Duration, err error) {
-	status := o.status(counts, failure)
-	found := o.findStartFailure(counts)
+	o, found, status := b.o, b.startFailure, b.build()
 	var sendsEvent, isDelayed bool
 	c.states.withState(client.ObjectKeyFromObject(o.set), func(s *setState) {
 		if requeueAfter = s.statusDelay(o.set, &status, o.now); requeueAfter > 0 {
@@ -105,7 +108,7 @@ func (c *Controller) writeStatusAndEvents(
 	return isConflict, requeueAfter, err
 }
 
-// countDelay is how long the pool should not even be counted, because claims run. A
+// countDelay is how long the pool should not even be counted, because claims keep coming. A
 // changed spec does not wait: a user does.
 func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Duration {
 	var delay time.Duration
@@ -115,45 +118,16 @@ func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Du
 	return delay
 }
 
-// observe finds out what the pool should consist of, and what is there. It reads the
-// expectations, and what claims have taken, before the cache: see type expectations.
-func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
-	target, err := c.revisions.target(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	wanted, requeueAfter, err := c.demand.forSet(ctx, set, now)
-	if err != nil {
-		return nil, err
-	}
-	target.requeueAfter = queue.MinRequeue(target.requeueAfter, requeueAfter)
-	o := &observation{set: set, targetRevision: target, hasCluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
-	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
-		o.expectedCreates, o.expectedDeletes = s.expectations.snapshot(now)
-		o.taken = s.claimRate.taken
-		o.burst = s.burst.next(set.Generation, wanted, now)
-		if s.dryRun != nil && s.dryRun.revision == target.revision {
-			o.dryRun = s.dryRun
-		}
-	})
-	if o.sandboxes, err = c.caches.pooled(set); err != nil {
-		return nil, err
-	}
-	o.nodes = c.nodes.unavailableNodesOf(o.sandboxes)
-	o.differsOnlyInMetadata, err = c.differingOnlyInMetadata(o)
-	return o, err
-}
-
-// recordCount records what a count of the pool has found, and returns what has to wait.
-func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
+// noteCount records what a count of the pool has found, and returns what has to wait.
+func (c *Controller) noteCount(o *observation, counts *poolCounts) delays {
 	var d delays
 	var shortSince time.Time
-	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.now)
+	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.counting.at)
 	c.states.withState(key, func(s *setState) {
-		s.claimRate.recordCount(available, o.taken, cost)
+		s.claimRate.recordCount(available, o.counting.claimed, cost)
 		d.refill = s.claimRate.refillDelay(o.desired(), o.now)
-		d.backoff = s.backoff.next(o.revision, counts.outcome, o.now)
-		o.isFailing = s.backoff.pause > 0
+		d.backoff = s.backoff.next(o.target.revision, counts.outcome, o.now)
+		d.isFailing = s.backoff.pause > 0
 		var length time.Duration
 		if shortSince, length = s.shortage.recordCount(available, o.replicas(), o.now); length > 0 {
 			replenishDuration.Observe(length.Seconds())
@@ -164,9 +138,9 @@ func (c *Controller) recordCount(o *observation, counts *poolCounts) delays {
 }
 
 // requeueAfterPlan returns after what time to reconcile because of what was planned and done,
-// even if no event comes; 0 is never.
-func (o *observation) requeueAfterPlan(p plan, d delays, isFinished, isConflict bool, quiet time.Duration) time.Duration {
-	switch delay := max(d.backoff, d.refill); {
+// even if no event comes; 0 is never. left is the pool with what was done.
+func requeueAfterPlan(left *pool, p plan, d delays, isFinished, isConflict bool, quiet time.Duration) time.Duration {
+	switch delay := queue.MinRequeue(d.backoff, d.refill); { // what refill holds back, backoff may not
 	case !isFinished:
 		return time.Millisecond
 	case isConflict, p.hasMore && p.create > 0:
@@ -175,7 +149,7 @@ func (o *observation) requeueAfterPlan(p plan, d delays, isFinished, isConflict 
 		return max(quiet, time.Millisecond)
 	case delay > 0:
 		return delay
-	case len(o.expectedCreates) > 0 || len(o.expectedDeletes) > 0:
+	case len(left.expectedCreates) > 0 || len(left.expectedDeletes) > 0:
 		// Events will come, unless the cache has missed them: then the expectations
 		// have run out by then.
 		return expectationTTL + time.Second
@@ -194,7 +168,7 @@ func (c *Controller) finalize(ctx context.Context, set *v1alpha1.SandboxSet) (re
 	c.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
 		creates, _ = s.expectations.snapshot(c.clock.Now())
 	})
-	left, err := c.caches.pooled(set)
+	left, err := c.indexes.pooled(set)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err

@@ -14,18 +14,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// outdatedForRecreate returns the sandboxes that a set with the update type Recreate replaces at once:
-// those of another template, and those whose template says something else of their pods,
-// their volumes or their Service. Metadata alone makes none outdated.
-func (o *observation) outdatedForRecreate(c *poolCounts) []*v1alpha1.Sandbox {
-	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.setAtRevision))
-	isOutdated := func(sandbox *v1alpha1.Sandbox) bool {
-		revision := revisionOf(sandbox)
-		return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != template || revision != o.revision && !o.differsOnlyInMetadata.Has(revision)
-	}
+// outdatedForRecreate returns the sandboxes that a set with the update type Recreate replaces at once.
+func outdatedForRecreate(o *observation, c *poolCounts) []*v1alpha1.Sandbox {
 	var outdated []*v1alpha1.Sandbox
 	for _, sandbox := range slices.Concat(c.creating, c.available) {
-		if isOutdated(sandbox) {
+		if podtemplate.RecreateReplaces(o.target.setAtRevision, sandbox, o.target.revision, o.differsOnlyInMetadata.Has) {
 			outdated = append(outdated, sandbox)
 		}
 	}
@@ -45,15 +38,15 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 		return found, nil
 	}
 	older := sets.New[string]()
-	for _, sandbox := range o.sandboxes {
-		if revision := revisionOf(sandbox); revision != o.revision {
+	for _, sandbox := range o.pool.sandboxes {
+		if revision := revisionOf(sandbox); revision != o.target.revision {
 			older.Insert(revision)
 		}
 	}
 	if len(older) == 0 {
 		return found, nil
 	}
-	owned, err := c.caches.revisionsOf(o.set)
+	owned, err := c.indexes.revisionsOf(o.set)
 	if err != nil {
 		return nil, fmt.Errorf("finding the revisions of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}
@@ -63,15 +56,15 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 		if !older.Has(revision) || !c.revisions.podTemplates.HoldsRevision(template, revision) {
 			continue
 		}
-		pair, key := [2]string{o.revision, revision}, client.ObjectKeyFromObject(o.set)
+		pair, key := [2]string{o.target.revision, revision}, client.ObjectKeyFromObject(o.set)
 		var same, known bool
-		c.states.withState(key, func(s *setState) { same, known = s.compared[pair] })
+		c.states.withState(key, func(s *setState) { same, known = s.revision.compared[pair] })
 		if !known {
 			if target == nil {
-				target = podtemplate.Materialize(o.setAtRevision, o.revision, o.resolved)
+				target = podtemplate.NewHolder(o.target.setAtRevision, o.target.revision, o.target.resolved)
 			}
 			same = podtemplate.SameButMetadata(target, template)
-			c.states.withState(key, func(s *setState) { s.noteCompared(pair, same) })
+			c.states.withState(key, func(s *setState) { s.revision.noteCompared(pair, same) })
 		}
 		if same {
 			found.Insert(revision)
@@ -81,9 +74,9 @@ func (c *Controller) differingOnlyInMetadata(o *observation) (sets.Set[string], 
 }
 
 // noteCompared remembers whether two revisions differ in metadata alone.
-func (s *setState) noteCompared(pair [2]string, same bool) {
-	if s.compared == nil || len(s.compared) >= maxCompared {
-		s.compared = map[[2]string]bool{}
+func (m *revisionMemory) noteCompared(pair [2]string, same bool) {
+	if m.compared == nil || len(m.compared) >= maxCompared {
+		m.compared = map[[2]string]bool{}
 	}
-	s.compared[pair] = same
+	m.compared[pair] = same
 }

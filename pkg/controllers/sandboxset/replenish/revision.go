@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,17 +39,14 @@ type targetRevision struct {
 	resolved      *podtemplate.Resolved
 	// chain are the templates that the spec leads to, where it could be used.
 	chain []string
-	// templateProblem is why the target is not what the spec asks for.
-	templateProblem *problem
-	// templateErr is why the SandboxTemplate could not be created, where that is no
+	// unusable is why the target is not what the spec asks for.
+	unusable *problem
+	// holderErr is why the SandboxTemplate could not be created, where that is no
 	// fault of the pod template and sandboxes need it.
-	templateErr error
+	holderErr error
 	// requeueAfter is after what time to reconcile again even if no event comes; 0 is never.
 	requeueAfter time.Duration
 }
-
-// canCreate reports whether sandboxes of the revision can be created.
-func (t *targetRevision) canCreate() bool { return t.resolved != nil }
 
 // problem is why a pool cannot be kept as it should be.
 type problem struct{ reason, message string }
@@ -61,10 +57,10 @@ func newProblem(reason string, err error) *problem {
 
 // revisions finds the revision that the pool of a set should consist of.
 type revisions struct {
-	lookup            *templates.Lookup
-	states            *setStates
-	podTemplates      *podtemplate.Cache
-	revisionTemplates *revisionTemplates
+	lookup       *templates.Lookup
+	states       *setStates
+	podTemplates *podtemplate.Cache
+	holders      *holders
 }
 
 // target finds out what the pool should consist of, and creates the SandboxTemplate
@@ -72,7 +68,7 @@ type revisions struct {
 func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targetRevision, error) {
 	revision, resolved, err := r.resolve(ctx, set)
 	if reason := templates.ReasonFor(err); reason != "" {
-		return r.lastTarget(ctx, set, newProblem(reason, withoutSet(err)))
+		return r.targetOfStatus(ctx, set, newProblem(reason, withoutSet(err)))
 	}
 	if err != nil {
 		return targetRevision{}, err
@@ -85,17 +81,16 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 		revision: revision, currentRevision: podtemplate.CurrentRevision(from, revision),
 		setAtRevision: from, resolved: resolved, chain: resolved.Chain,
 	}
-	if set.Spec.Template != nil {
-		// Its sandboxes do not need the SandboxTemplate.
-		if t.requeueAfter = r.revisionTemplates.ensureInline(ctx, from, revision, resolved); t.requeueAfter > 0 {
-			t.currentRevision = set.Status.CurrentRevision
-		}
+	retryAfter, err := r.holders.ensure(ctx, from, revision, resolved)
+	switch {
+	case err == nil:
+		return t, nil
+	case set.Spec.Template != nil:
+		// Its sandboxes do not need the SandboxTemplate, so no pool should suffer from that.
+		t.currentRevision, t.requeueAfter = set.Status.CurrentRevision, cmp.Or(retryAfter, holderRetry)
 		return t, nil
 	}
-	if err := r.revisionTemplates.ensure(ctx, from, revision, resolved); err != nil {
-		return r.targetWithoutTemplate(ctx, set, resolved, err)
-	}
-	return t, nil
+	return r.targetWithoutHolder(ctx, set, resolved, retryAfter, err)
 }
 
 // withoutSet unwraps an error of ResolveSet, so that it does not name the set. It becomes the
@@ -113,7 +108,7 @@ func (r *revisions) withStoredJSON(
 	if revision == set.Status.UpdateRevision {
 		return set, revision, resolved, nil
 	}
-	owned, err := r.revisionTemplates.caches.revisionsOf(set)
+	owned, err := r.holders.indexes.revisionsOf(set)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -140,37 +135,37 @@ func (r *revisions) withStoredJSON(
 	return set, revision, resolved, nil
 }
 
-// targetWithoutTemplate is the target where the SandboxTemplate for what the spec asks
+// targetWithoutHolder is the target where the SandboxTemplate for what the spec asks
 // for could not be created: what the pool consisted of until now.
-func (r *revisions) targetWithoutTemplate(
-	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, err error,
+func (r *revisions) targetWithoutHolder(
+	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, retryAfter time.Duration, err error,
 ) (targetRevision, error) {
-	var templateProblem *problem
+	var unusable *problem
 	switch {
 	case errors.Is(err, errNameTaken):
-		templateProblem = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
+		unusable = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
 	case apierrors.IsInvalid(err):
 		// No pod of this cluster can be like that, which the API server has asked.
-		templateProblem = newProblem(v1alpha1.ReasonInvalidTemplate, err)
+		unusable = newProblem(v1alpha1.ReasonInvalidTemplate, err)
 	}
-	t, lastErr := r.lastTarget(ctx, set, templateProblem)
+	t, lastErr := r.targetOfStatus(ctx, set, unusable)
 	if lastErr != nil {
 		return targetRevision{}, errors.Join(err, lastErr)
 	}
 	switch {
-	case templateProblem != nil:
-		t.requeueAfter = templateRetry // no event says that a name is free or the cluster takes the pod
+	case unusable != nil:
+		t.requeueAfter = retryAfter // no event says that the cluster takes the pod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		t.chain = resolved.Chain // the set will go as well
 	default:
-		t.chain, t.templateErr = resolved.Chain, err
+		t.chain, t.holderErr = resolved.Chain, err
 	}
 	return t, nil
 }
 
-// lastTarget is the revision that the pool was last to consist of.
-func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, templateProblem *problem) (targetRevision, error) {
-	t := targetRevision{revision: set.Status.UpdateRevision, currentRevision: set.Status.CurrentRevision, templateProblem: templateProblem}
+// targetOfStatus is the revision that the pool was last to consist of.
+func (r *revisions) targetOfStatus(ctx context.Context, set *v1alpha1.SandboxSet, unusable *problem) (targetRevision, error) {
+	t := targetRevision{revision: set.Status.UpdateRevision, currentRevision: set.Status.CurrentRevision, unusable: unusable}
 	template, err := r.podTemplates.Holder(ctx, set, r.lookup)
 	switch {
 	case err != nil:
@@ -183,54 +178,47 @@ func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, te
 }
 
 // resolve returns the revision that a set's spec asks for, and its pod template. It
-// remembers what came of it: a pool is counted far more often than its template
+// remembers that and what is wrong with it: a pool is counted far more often than its template
 // changes.
 func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (string, *podtemplate.Resolved, error) {
 	found, err := r.podTemplates.ResolveSet(ctx, set, r.lookup)
 	if err != nil {
 		return "", nil, err
 	}
-	if set.Spec.Template != nil { // validated when it was stored
-		revision, err := podtemplate.SetRevision(set, found)
-		if err != nil {
-			return "", nil, reconcile.TerminalError(err)
-		}
+	revision, err := r.podTemplates.SetRevision(set, found)
+	switch {
+	case set.Spec.Template != nil && err != nil:
+		return "", nil, reconcile.TerminalError(err)
+	case set.Spec.Template != nil: // validated when it was stored
 		return revision, found, nil
+	case err != nil:
+		return "", nil, fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
-	key := client.ObjectKeyFromObject(set)
-	input := resolvedInput{generation: set.Generation, template: found.Template, volumes: found.VolumeClaimsHash(), managed: found.NetworkManaged}
-	if found.Service != nil {
-		input.service = strconv.FormatBool(*found.Service)
+	key, of := client.ObjectKeyFromObject(set), validatedRevision{generation: set.Generation, revision: revision}
+	var known validatedRevision
+	r.states.withState(key, func(s *setState) { known = s.revision.validated })
+	if known.generation != of.generation || known.revision != of.revision {
+		known = of
+		known.err = validate(set, found)
+		r.states.withState(key, func(s *setState) { s.revision.validated = known })
 	}
-	var known resolvedRevision
-	r.states.withState(key, func(s *setState) { known = s.resolved })
-	if known.input != input {
-		known = resolvedRevision{input: input}
-		known.revision, known.err = validRevision(set, found)
-		r.states.withState(key, func(s *setState) { s.resolved = known })
-	}
-	return known.revision, found, known.err
+	return revision, found, known.err
 }
 
-// validRevision returns the revision of a set with a pod template that was resolved,
-// or what is wrong with that.
-func validRevision(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) (string, error) {
+// validate returns what is wrong with the pod template of a set that was resolved.
+func validate(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) error {
 	errs := validation.ValidatePodTemplate(found.Template, field.NewPath("template"))
 	errs = append(errs, validation.ValidateMounted(
 		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)
 	if err := errs.ToAggregate(); err != nil {
-		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
 	if err := found.CheckService(set.Name); err != nil {
-		return "", fmt.Errorf("%w: the template has service: true, but %w", templates.ErrInvalid, err)
+		return fmt.Errorf("%w: the template has service: true, but %w", templates.ErrInvalid, err)
 	}
 	// Metadata that no sandbox can inherit, say.
 	if _, err := podtemplate.NewSandbox(set, "", found); err != nil {
-		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
-	revision, err := podtemplate.SetRevision(set, found)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
-	}
-	return revision, nil
+	return nil
 }

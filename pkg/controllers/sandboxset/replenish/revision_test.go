@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -80,7 +81,7 @@ func (f *fixture) holder() *v1alpha1.SandboxTemplate {
 // wantHolders checks which revisions the SandboxTemplates hold that the set owns.
 func (f *fixture) wantHolders(revisions ...string) {
 	f.Helper()
-	got, err := holders{f}.ControlledBy(f.set().UID)
+	got, err := testHolders{f}.ControlledBy(f.set().UID)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func testHeldUnderAnotherName(_ *testing.T, f *fixture) {
 	f.wantCurrent("twin", "twin-"+revision)
 
 	set := f.set()
-	earlier := podtemplate.Materialize(set, revision, podtemplate.Inline(podOf("busybox")))
+	earlier := podtemplate.NewHolder(set, revision, podtemplate.Inline(podOf("busybox")))
 	earlier.Name = "pool-" + revision
 	if err := f.api.Create(f.Context(), earlier); err != nil {
 		f.Fatal(err)
@@ -467,15 +468,69 @@ func testNameIsTaken(_ *testing.T, f *fixture) {
 	f.createReferring(2, "")
 	name := f.revisionName()
 	f.createTemplate(name, podOf("else"))
+	tries := f.countTemplateCreates()
+	for range 3 {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
+			f.Errorf("looks again after %v", got)
+		}
+		f.wantPooled(0)
+		f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
+		f.pass(time.Second)
+	}
+	f.pass(holderRetry)
 	f.reconcile()
-	f.wantPooled(0)
-	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
-	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
+	if *tries != 2 {
+		f.Errorf("%d tries, want one a minute", *tries)
+	}
+	taken := f.template(name)
+	if err := f.api.Delete(f.Context(), taken); err != nil {
 		f.Fatal(err)
 	}
+	f.c.watches.holders().Delete(f.Context(), event.DeleteEvent{Object: taken}, noQueue{})
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+}
+
+// testChangeIsRefused: a change that the API refuses is tried once a minute, and at once when it changes.
+func testChangeIsRefused(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	f.fill()
+	f.refuseTemplates(apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxTemplate").GroupKind(), "base", nil))
+	tries := f.countTemplateCreates()
+	f.changeBase(podOf("refused"))
+	for range 3 {
+		f.claim(f.pooled()[0])
+		f.sync()
+		f.pass(maxCountInterval)
+		f.reconcile()
+		f.wantPooled(2)
+		f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonInvalidTemplate)
+	}
+	if *tries != 1 {
+		f.Errorf("%d tries, want one a minute", *tries)
+	}
+	f.changeBase(podOf("other"))
+	f.reconcile()
+	if *tries != 2 {
+		f.Errorf("%d tries, want one for another change", *tries)
+	}
+}
+
+// countTemplateCreates counts the creates of SandboxTemplates that the controller sends.
+func (f *fixture) countTemplateCreates() *int {
+	tries, create := new(0), f.funcs.Create
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			*tries++
+		}
+		if create != nil {
+			return create(ctx, c, o, opts...)
+		}
+		return c.Create(ctx, o, opts...)
+	}
+	return tries
 }
 
 // A set with a template of its own is served all the same, and asks seldom.
@@ -485,15 +540,9 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	f.createSet(2)
 	name := f.revisionName()
 	f.createTemplate(name, podOf("else"))
-	tries := 0
-	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
-			tries++
-		}
-		return c.Create(ctx, o, opts...)
-	}
+	tries := f.countTemplateCreates()
 	for range 3 {
-		if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 			f.Errorf("looks again after %v", got)
 		}
 		f.sync()
@@ -503,10 +552,10 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, conditionReplicaFailure) != nil {
 		f.Errorf("status %+v", s)
 	}
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
-	if tries != 2 {
-		f.Errorf("%d tries, want one a minute", tries)
+	if *tries != 2 {
+		f.Errorf("%d tries, want one a minute", *tries)
 	}
 	told := 0
 	for len(recorder.Events) > 0 {
@@ -520,7 +569,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
 		f.Fatal(err)
 	}
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
 	f.wantHolders(f.set().Status.UpdateRevision)
 	if got := f.set().Status.CurrentRevision; got != name {
@@ -562,6 +611,33 @@ func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
 	}
 }
 
+// testRollBackIsNotedOnce: as long as the status of a set cannot be written, its return to a revision is not
+// noted again and again.
+func testRollBackIsNotedOnce(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(1, "")
+	f.fill()
+	first := f.holder().Name
+	f.changeBase(podOf("other"))
+	f.reconcile()
+	f.changeBase(podOf("busybox"))
+	f.pass(time.Hour)
+	patches := 0
+	f.funcs.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		patches++
+		return c.Patch(ctx, o, patch, opts...)
+	}
+	for range 3 {
+		if _, err := f.c.revisions.target(f.Context(), f.set()); err != nil {
+			f.Fatal(err)
+		}
+		f.pass(holderRetry)
+	}
+	if got := f.template(first).Annotations[v1alpha1.AnnotationRevisionReused]; got == "" || patches != 1 {
+		f.Errorf("%d patches, last at %q", patches, got)
+	}
+}
+
 // A set that was deleted without what it owned leaves its revision to the next.
 func testAdoptsRevision(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
@@ -586,7 +662,7 @@ func testAdoptsRevision(_ *testing.T, f *fixture) {
 	if err := f.api.Update(f.Context(), holder); err != nil {
 		f.Fatal(err)
 	}
-	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+	if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 		f.Errorf("looks again after %v", got)
 	}
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
@@ -627,7 +703,7 @@ func testForgedRevision(_ *testing.T, f *fixture) {
 		}
 	}
 	// Before the controller makes it.
-	f.forge(podtemplate.Materialize(set, revision, resolved))
+	f.forge(podtemplate.NewHolder(set, revision, resolved))
 	f.reconcile()
 	image("busybox")
 	f.wantPooled(2)
@@ -638,13 +714,13 @@ func testForgedRevision(_ *testing.T, f *fixture) {
 	f.claim(f.pooled()[0])
 	f.sync()
 	f.pass(maxCountInterval)
-	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+	if got := f.reconcile().RequeueAfter; got == 0 || got > holderRetry {
 		f.Errorf("looks again after %v", got)
 	}
 	image("evil")
 	f.wantPooled(1)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
-	f.pass(templateRetry)
+	f.pass(holderRetry)
 	f.reconcile()
 	image("busybox")
 	f.wantPooled(2)
@@ -691,7 +767,7 @@ func testRevisionHistory(_ *testing.T, f *fixture) {
 	for i := range defaultRevisionHistory + 2 {
 		at(fmt.Sprint(i))
 	}
-	held, err := holders{f}.ControlledBy(f.set().UID)
+	held, err := testHolders{f}.ControlledBy(f.set().UID)
 	if err != nil || len(held) != defaultRevisionHistory+1 {
 		f.Errorf("%d held, %v", len(held), err)
 	}

@@ -16,8 +16,9 @@ import (
 
 // scaleStrategy.maxUnavailable is a budget of sandboxes that fail to start, as in OpenKruise. It
 // is used up by sandboxes that cannot start, by those that are Pending for too long, and by those
-// that the cache does not show yet. Sandboxes that are starting normally do not count, so the
-// budget does not limit how fast a pool grows.
+// that the cache does not show yet. Sandboxes that are starting normally do not count. The last kind
+// makes the budget the most that one reconcile creates; the next one follows after eventDelay, 0.1 s
+// to 1 s. So a budget of 1 lets a pool grow by ten sandboxes a second at most.
 
 // DefaultMaxPendingTimeout is the default of --max-pending-timeout, as in OpenKruise.
 const DefaultMaxPendingTimeout = 50 * time.Second
@@ -33,21 +34,21 @@ func clampPendingTimeout(d time.Duration) time.Duration {
 	return min(max(d, pendingTimeoutLowerBound), pendingTimeoutUpperBound)
 }
 
-// failedStarts counts the sandboxes of a pool that fail to start.
-type failedStarts struct {
+// blockedSlots counts the sandboxes of a pool that fail to start: the slots of the budget that they block.
+type blockedSlots struct {
 	// failed is how many cannot start, and timedOut how many are Pending for too long.
 	failed, timedOut int
 	// requeueAfter is after what time one more may be Pending for too long; 0 is never.
 	requeueAfter time.Duration
 }
 
-func (b *failedStarts) total() int { return b.failed + b.timedOut }
+func (b *blockedSlots) total() int { return b.failed + b.timedOut }
 
-// failedStarts counts the sandboxes of a pool that fail to start. A sandbox whose pod waits behind a
-// scheduling gate does not fail: the owner of the gate decides when it starts.
-func (o *observation) failedStarts(c *poolCounts) failedStarts {
-	var b failedStarts
-	for _, sandbox := range c.creating {
+// findBlockedSlots counts those of the sandboxes that are creating which fail to start. A sandbox whose pod
+// waits behind a scheduling gate does not fail: the owner of the gate decides when it starts.
+func findBlockedSlots(creating []*v1alpha1.Sandbox, maxPending time.Duration, now time.Time) blockedSlots {
+	var b blockedSlots
+	for _, sandbox := range creating {
 		ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 		if ready != nil && ready.Status == metav1.ConditionFalse &&
 			(ready.Reason == v1alpha1.ReasonPodCreateFailed || ready.Reason == v1alpha1.ReasonStartContainerFailed) {
@@ -58,7 +59,7 @@ func (o *observation) failedStarts(c *poolCounts) failedStarts {
 			continue
 		}
 		since := later(sandbox.CreationTimestamp.Time, v1alpha1.GatesRemovedAt(sandbox))
-		if remaining := since.Add(o.maxPending).Sub(o.now); remaining > 0 {
+		if remaining := since.Add(maxPending).Sub(now); remaining > 0 {
 			b.requeueAfter = queue.MinRequeue(b.requeueAfter, remaining)
 		} else {
 			b.timedOut++

@@ -83,19 +83,19 @@ func TestScalingLimited(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{set: tc.set, targetRevision: targetOf(current), now: epoch, maxPending: DefaultMaxPendingTimeout}
-			o.sandboxes = sandboxes(tc.pool...)
-			c := o.count(o.revision, o.now)
+			o := &observation{set: tc.set, target: targetOf(current), now: epoch, maxPending: DefaultMaxPendingTimeout}
+			o.pool.sandboxes = sandboxes(tc.pool...)
+			c := o.count()
 			p, err := o.plan(&c, delays{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			status := o.status(&c, nil)
+			status := builderOf(o).build()
 			told := meta.FindStatusCondition(status.Conditions, v1alpha1.SetConditionScalingLimited)
 			if diff := cmp.Diff(tc.told, fmt.Sprintf("%s %s: %s", told.Status, told.Reason, told.Message)); diff != "" {
 				t.Errorf("ScalingLimited (-want +got):\n%s", diff)
 			}
-			if next := o.failedStarts(&c).requeueAfter; p.create != tc.create || next != tc.next {
+			if next := c.blocked.requeueAfter; p.create != tc.create || next != tc.next {
 				t.Errorf("creates %d and looks again after %s, want %d and %s", p.create, next, tc.create, tc.next)
 			}
 		})
@@ -104,9 +104,9 @@ func TestScalingLimited(t *testing.T) {
 
 // TestUnseenCreatesUseUpTheBudget: what the cache does not show yet may fail as well.
 func TestUnseenCreatesUseUpTheBudget(t *testing.T) {
-	o := &observation{set: makeSet(10, scaleLimit(intstr.FromInt32(3))), targetRevision: targetOf(current), now: epoch}
-	o.expectedCreates = map[types.UID]string{"a": current, "b": current}
-	c := o.count(o.revision, o.now)
+	o := &observation{set: makeSet(10, scaleLimit(intstr.FromInt32(3))), target: targetOf(current), now: epoch}
+	o.pool.expectedCreates = map[types.UID]string{"a": current, "b": current}
+	c := o.count()
 	if p, err := o.plan(&c, delays{}); err != nil || p.create != 1 {
 		t.Errorf("creates %d, %v", p.create, err)
 	}

@@ -31,26 +31,26 @@ type startFailure struct {
 }
 
 // cause returns the first cause.
-func (t *startFailure) cause() string {
+func (f *startFailure) cause() string {
 	switch {
-	case t.message == "":
-		return t.reason
-	case t.reason == "":
-		return t.message
+	case f.message == "":
+		return f.reason
+	case f.reason == "":
+		return f.message
 	}
-	return t.reason + ": " + t.message
+	return f.reason + ": " + f.message
 }
 
 // text is what the condition of a set of a name says.
-func (t *startFailure) text(set string) string {
+func (f *startFailure) text(set string) string {
 	var text string
-	switch t.sandboxes {
+	switch f.sandboxes {
 	case 0:
-		text = fmt.Sprintf("SandboxSet %s cannot make sandboxes: %s", set, t.cause())
+		text = fmt.Sprintf("SandboxSet %s cannot make sandboxes: %s", set, f.cause())
 	case 1:
-		text = fmt.Sprintf("1 sandbox of SandboxSet %s cannot start: %s", set, t.cause())
+		text = fmt.Sprintf("1 sandbox of SandboxSet %s cannot start: %s", set, f.cause())
 	default:
-		text = fmt.Sprintf("%d sandboxes of SandboxSet %s cannot start: %s", t.sandboxes, set, t.cause())
+		text = fmt.Sprintf("%d sandboxes of SandboxSet %s cannot start: %s", f.sandboxes, set, f.cause())
 	}
 	return report.Truncate(text, maxStartFailureMessage)
 }
@@ -84,12 +84,12 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 	return ready.Reason, ready.Message, ready.Message != ""
 }
 
-// failedOf are the failed ones among the sandboxes of the current revision that have ended.
+// failedOf are the failed ones of a revision among sandboxes that have ended.
 // They are deleted in the reconcile that finds them.
-func (o *observation) failedOf(c *poolCounts) []*v1alpha1.Sandbox {
+func failedOf(ended []*v1alpha1.Sandbox, revision string) []*v1alpha1.Sandbox {
 	var failed []*v1alpha1.Sandbox
-	for _, sandbox := range c.ended {
-		if sandbox.Status.Phase == v1alpha1.SandboxFailed && revisionOf(sandbox) == o.revision {
+	for _, sandbox := range ended {
+		if sandbox.Status.Phase == v1alpha1.SandboxFailed && revisionOf(sandbox) == revision {
 			failed = append(failed, sandbox)
 		}
 	}
@@ -97,12 +97,11 @@ func (o *observation) failedOf(c *poolCounts) []*v1alpha1.Sandbox {
 }
 
 // findStartFailure returns why sandboxes cannot start: the cause of the oldest of those that
-// are starting or have just failed, or else why none can be made. nil is that nothing
-// is known to be in their way.
-func (o *observation) findStartFailure(c *poolCounts) *startFailure {
+// are creating or have just failed, or else why none can be made: createError, if that is not empty. nil is
+// that nothing is known to be in their way.
+func findStartFailure(o *observation, c *poolCounts, failed []*v1alpha1.Sandbox, createError string) *startFailure {
 	var first *v1alpha1.Sandbox
 	found := &startFailure{}
-	failed := o.failed
 	if c.updatedAvailable > 0 {
 		failed = nil // others do start; this one may have been lost later
 	}
@@ -121,10 +120,10 @@ func (o *observation) findStartFailure(c *poolCounts) *startFailure {
 	switch {
 	case first != nil:
 		return found
-	case o.createError != "":
-		return &startFailure{message: o.createError}
-	case o.templateProblem != nil && !o.canCreate() && c.unused() < o.desired():
-		return &startFailure{reason: o.templateProblem.reason, message: o.templateProblem.message}
+	case createError != "":
+		return &startFailure{message: createError}
+	case o.target.unusable != nil && !o.canCreate() && c.unused() < o.desired():
+		return &startFailure{reason: o.target.unusable.reason, message: o.target.unusable.message}
 	}
 	return nil
 }

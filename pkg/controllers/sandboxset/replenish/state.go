@@ -4,12 +4,10 @@
 package replenish
 
 import (
-	"crypto/sha256"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,7 +17,7 @@ import (
 // setState is what the controller remembers of a set from one reconcile to the next.
 // One reconcile of a set runs at a time. Beside it, the events of sandboxes and
 // templates change expectations, claimRate, burst, shortage, createTimes, backoff and
-// revisionMissing, and the reconcile's own creates and deletes run side by side. So
+// revision.missing, and the reconcile's own creates and deletes run side by side. So
 // all of it is used under the lock of setStates.
 type setState struct {
 	uid          types.UID
@@ -36,12 +34,16 @@ type setState struct {
 	// unscheduledReported is true after the event WarmPoolNotProgressing was sent, until
 	// WarmPoolProgressing is.
 	unscheduledReported bool
+	revision            revisionMemory
+}
+
+// revisionMemory is what is remembered of the revisions of a set, and of the SandboxTemplates that hold them.
+type revisionMemory struct {
+	validated validatedRevision
 	// compared remembers which pairs of revisions differ in metadata alone.
 	compared map[[2]string]bool
-
-	resolved        resolvedRevision
-	dryRun          *dryRunResult
-	revisionMissing revisionMissing
+	dryRun   *dryRunResult
+	missing  revisionMissing
 	// replaced is when a SandboxTemplate that did not hold its revision was last replaced.
 	replaced time.Time
 }
@@ -114,21 +116,12 @@ func (s *setStates) eventDelay(set types.NamespacedName) time.Duration {
 	return delay
 }
 
-// resolvedRevision is the revision that came of a template, or what is wrong with it.
-type resolvedRevision struct {
-	input    resolvedInput
-	revision string
-	err      error
-}
-
-// resolvedInput is what a resolvedRevision was made from. Templates are identified by
-// where they are: cache and informers keep them until they change.
-type resolvedInput struct {
+// validatedRevision is what is wrong with the revision that came of the template of a set in a generation, or
+// nil.
+type validatedRevision struct {
 	generation int64
-	template   *runtime.RawExtension
-	volumes    [sha256.Size]byte
-	service    string
-	managed    bool
+	revision   string
+	err        error
 }
 
 // dryRunResult is what the API said of the pods of a revision when the
@@ -140,27 +133,28 @@ type dryRunResult struct {
 	warnings []string
 }
 
-// revisionMissing is why the revision of a set with a template of its own is in no
-// SandboxTemplate: none could be created.
+// revisionMissing is why the SandboxTemplate of a name, which is to hold the revision of a set, could
+// not be created, and when that is tried again. It is empty where the next reconcile tries it.
 type revisionMissing struct {
-	revision, message string
-	retryAt           time.Time
+	name    string
+	err     error
+	retryAt time.Time
 }
 
 // shortage measures how long a pool is short of available sandboxes: from the claim
 // that took the first one, or from the count that found too few, until a count finds
 // enough.
 type shortage struct {
-	// taken is the first take that no count has followed, or zero. It makes a pool
+	// claimed is the first claim that no count has followed, or zero. It makes a pool
 	// short only if the next count says so: the pool may have had too many.
-	taken time.Time
+	claimed time.Time
 	// since is zero while the pool has enough.
 	since time.Time
 }
 
 func (s *shortage) recordClaim(now time.Time) {
-	if s.taken.IsZero() {
-		s.taken = now
+	if s.claimed.IsZero() {
+		s.claimed = now
 	}
 }
 
@@ -171,18 +165,18 @@ func (s *shortage) recordCount(available, replicas int, now time.Time) (since ti
 	switch {
 	case available < replicas && s.since.IsZero():
 		s.since = now
-		if !s.taken.IsZero() {
-			s.since = s.taken
+		if !s.claimed.IsZero() {
+			s.since = s.claimed
 		}
 	case available >= replicas && !s.since.IsZero():
 		length = now.Sub(s.since)
 		s.since = time.Time{}
 	}
-	s.taken = time.Time{}
+	s.claimed = time.Time{}
 	return s.since, length
 }
 
-// createTimes are the times at which the creates of sandboxes that are still starting
+// createTimes are the times at which the creates of sandboxes that are still creating
 // began. They measure how long sandboxes take to be available, but not those of a
 // controller before this one.
 type createTimes map[types.UID]time.Time
@@ -190,8 +184,8 @@ type createTimes map[types.UID]time.Time
 // recordState takes in the state of a sandbox in its pool. It returns how long the sandbox has
 // taken to be available, once.
 func (s createTimes) recordState(sandbox types.UID, now poolState, at time.Time) (time.Duration, bool) {
-	began, starting := s[sandbox]
-	if !starting || now == stateCreating {
+	began, creating := s[sandbox]
+	if !creating || now == stateCreating {
 		return 0, false
 	}
 	delete(s, sandbox)

@@ -102,7 +102,7 @@ func TestSetStates(t *testing.T) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	taken := func() int {
 		n := -1
-		states.withState(key, func(s *setState) { n = s.claimRate.taken })
+		states.withState(key, func(s *setState) { n = s.claimRate.claimed })
 		return n
 	}
 	take := func() { states.withState(key, func(s *setState) { s.recordClaim(epoch) }) }

@@ -12,36 +12,49 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// status is what the set's status should say. It is about the pool as this
-// reconcile leaves it: what it created counts, what it deleted does not.
-func (o *observation) status(c *poolCounts, replicaFailure *problem) v1alpha1.SandboxSetStatus {
-	status := *o.set.Status.DeepCopy()
-	status.ObservedGeneration = o.set.Generation
-	status.Replicas = int32(c.unused())
-	status.AvailableReplicas = int32(len(c.available))
-	status.UpdatedReplicas = int32(c.updated())
-	status.UpdatedAvailableReplicas = int32(c.updatedAvailable)
-	status.UpdateRevision = o.revision
-	status.CurrentRevision = o.currentRevision
-	status.Selector = labels.SelectorFromValidatedSet(labels.Set{
-		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
-		v1alpha1.LabelSandboxPool:    o.set.Name,
-	}).String()
-	o.setResolved(&status)
-	o.setAccepted(&status, c.updatedAvailable)
-	o.setAvailable(&status, c, o.findStartFailure(c))
-	o.setRolledOut(&status, c)
-	o.setScalingLimited(&status, c)
-	if replicaFailure == nil {
-		meta.RemoveStatusCondition(&status.Conditions, conditionReplicaFailure)
-	} else {
-		o.setCondition(&status, conditionReplicaFailure, metav1.ConditionTrue, replicaFailure.reason, replicaFailure.message)
-	}
-	return status
+// statusBuilder makes the status of a set from what a reconcile has found and done.
+type statusBuilder struct {
+	o      *observation
+	counts *poolCounts
+	// startFailure is why sandboxes cannot start or be made, or nil.
+	startFailure *startFailure
+	// isFailing is true while sandboxes of the target revision fail, see backoff.
+	isFailing bool
+	// replicaFailure is what the condition ReplicaFailure says, or nil.
+	replicaFailure *problem
+	status         v1alpha1.SandboxSetStatus
 }
 
-// gauges are the figures of the pool.
-func (o *observation) gauges(c *poolCounts) poolGauges {
+// build returns what the set's status should say. It is about the pool as this
+// reconcile leaves it: what it created counts, what it deleted does not.
+func (b *statusBuilder) build() v1alpha1.SandboxSetStatus {
+	b.status = *b.o.set.Status.DeepCopy()
+	b.status.ObservedGeneration = b.o.set.Generation
+	b.status.Replicas = int32(b.counts.unused())
+	b.status.AvailableReplicas = int32(len(b.counts.available))
+	b.status.UpdatedReplicas = int32(b.counts.updated())
+	b.status.UpdatedAvailableReplicas = int32(b.counts.updatedAvailable)
+	b.status.UpdateRevision = b.o.target.revision
+	b.status.CurrentRevision = b.o.target.currentRevision
+	b.status.Selector = labels.SelectorFromValidatedSet(labels.Set{
+		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
+		v1alpha1.LabelSandboxPool:    b.o.set.Name,
+	}).String()
+	b.setResolved()
+	b.setAccepted()
+	b.setAvailable()
+	b.setRolledOut()
+	b.setScalingLimited()
+	if b.replicaFailure == nil {
+		meta.RemoveStatusCondition(&b.status.Conditions, conditionReplicaFailure)
+	} else {
+		b.setCondition(conditionReplicaFailure, metav1.ConditionTrue, b.replicaFailure.reason, b.replicaFailure.message)
+	}
+	return b.status
+}
+
+// gaugesOf are the figures of a pool.
+func gaugesOf(o *observation, c *poolCounts) poolGauges {
 	g := poolGauges{
 		replicas: o.replicas(), available: len(c.available), creating: len(c.creating) + c.unseenCreates, ended: len(c.ended),
 	}

@@ -15,7 +15,7 @@ import (
 func TestStatus(t *testing.T) {
 	set := makeSet(2)
 	set.Generation = 7
-	o := &observation{set: set, targetRevision: targetOf("abc"), pool: pool{sandboxes: sandboxes(available("a").revision("abc"))}, now: epoch}
+	o := &observation{set: set, target: targetOf("abc"), pool: pool{sandboxes: sandboxes(available("a").revision("abc"))}, now: epoch}
 
 	want := v1alpha1.SandboxSetStatus{
 		ObservedGeneration: 7,
@@ -23,20 +23,21 @@ func TestStatus(t *testing.T) {
 		UpdateRevision: "abc", CurrentRevision: "pool-abc",
 		Selector: "agents.kruise.io/sandbox-claimed=false,agents.kruise.io/sandbox-pool=pool",
 	}
-	c := o.count(o.revision, o.now)
-	got := o.status(&c, nil)
+	got := builderOf(o).build()
 	got.Conditions = nil // see TestAvailable, TestRolledOut and TestScalingLimited
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 
-	failed := o.status(&c, &problem{reasonFailedWrite, "quota"})
+	b := builderOf(o)
+	b.replicaFailure = &problem{reasonFailedWrite, "quota"}
+	failed := b.build()
 	told := meta.FindStatusCondition(failed.Conditions, conditionReplicaFailure)
 	if told == nil || told.Message != "quota" || told.ObservedGeneration != 7 || !told.LastTransitionTime.Time.Equal(epoch) {
 		t.Errorf("conditions after a failure: %+v", failed.Conditions)
 	}
 	set.Status = failed
-	if got := o.status(&c, nil); meta.FindStatusCondition(got.Conditions, conditionReplicaFailure) != nil {
+	if got := builderOf(o).build(); meta.FindStatusCondition(got.Conditions, conditionReplicaFailure) != nil {
 		t.Errorf("conditions after a success: %+v", got.Conditions)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// takenTTL is how long a claim may come later than a sandbox that is taken for it.
-const takenTTL = 10 * time.Second
+// claimedTTL is how long a claim may come later than a sandbox that it has taken.
+const claimedTTL = 10 * time.Second
 
 // waitingClaims are the claims that wait for sandboxes of pools, as the cache shows
 // them. Claims that were served at once, which are most, never get in.
@@ -32,21 +32,21 @@ type waitingClaims struct {
 
 type waitingClaim struct {
 	*v1alpha1.SandboxClaim
-	// taken are the sandboxes that were seen to be taken for the claim and that it may
+	// claimed are the sandboxes that were seen to go to the claim and that it may
 	// not show: the claim changes in the same transaction, but is another watch.
 	//
-	// Example: a claim for 3 at revision 7 has 0. The cache shows a sandbox taken for
+	// Example: a claim for 3 at revision 7 has 0. The cache shows a sandbox claimed by
 	// it at 9: it waits for 2. Then the claim at 9 with 1: it still waits for 2.
 	//
 	// Where the cache has missed changes of a sandbox, it may show it at 12 at first,
 	// when the claim at 9 has been seen. Nothing needs to come of that claim any more,
-	// so what is taken is believed for as long as watches may differ, and no longer.
-	taken []takenSandbox
+	// so what is claimed is believed for as long as watches may differ, and no longer.
+	claimed []claimedSandbox
 }
 
-// takenSandbox is a sandbox that a claim may not show yet.
-type takenSandbox struct {
-	// version is the resourceVersion at which it was seen to be taken.
+// claimedSandbox is a sandbox that a claim may not show yet.
+type claimedSandbox struct {
+	// version is the resourceVersion at which it was seen to be claimed.
 	version string
 	until   time.Time
 }
@@ -71,7 +71,7 @@ func (w *waitingClaims) update(claim *v1alpha1.SandboxClaim) bool {
 	}
 	now := &waitingClaim{SandboxClaim: claim}
 	if before != nil && before.UID == claim.UID {
-		now.taken = slices.DeleteFunc(before.taken, func(t takenSandbox) bool { return !newer(t.version, claim.ResourceVersion) })
+		now.claimed = slices.DeleteFunc(before.claimed, func(t claimedSandbox) bool { return !newer(t.version, claim.ResourceVersion) })
 	}
 	w.byUID[claim.UID], w.uids[key] = now, claim.UID
 	asked := askedFor(claim)
@@ -104,13 +104,13 @@ func (w *waitingClaims) removeLocked(key types.NamespacedName) *waitingClaim {
 	return before
 }
 
-// recordTaken records that the cache shows a sandbox that was taken for a claim at a
+// recordClaimed records that the cache shows a sandbox that a claim has taken at a
 // resourceVersion.
-func (w *waitingClaims) recordTaken(claim types.UID, version string, now time.Time) {
+func (w *waitingClaims) recordClaimed(claim types.UID, version string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if waiting := w.byUID[claim]; waiting != nil && newer(version, waiting.ResourceVersion) {
-		waiting.taken = append(waiting.taken, takenSandbox{version, now.Add(takenTTL)})
+		waiting.claimed = append(waiting.claimed, claimedSandbox{version, now.Add(claimedTTL)})
 	}
 }
 
@@ -145,11 +145,11 @@ func (w *waitingClaims) askingFor(
 			if total >= limit {
 				return all, requeueAfter, true
 			}
-			waiting.taken = slices.DeleteFunc(waiting.taken, func(t takenSandbox) bool { return !now.Before(t.until) })
-			if len(waiting.taken) > 0 {
-				requeueAfter = queue.MinRequeue(requeueAfter, waiting.taken[0].until.Sub(now))
+			waiting.claimed = slices.DeleteFunc(waiting.claimed, func(t claimedSandbox) bool { return !now.Before(t.until) })
+			if len(waiting.claimed) > 0 {
+				requeueAfter = queue.MinRequeue(requeueAfter, waiting.claimed[0].until.Sub(now))
 			}
-			if n := claims.Waiting(waiting.SandboxClaim) - len(waiting.taken); n > 0 && served(waiting.SandboxClaim) {
+			if n := claims.Waiting(waiting.SandboxClaim) - len(waiting.claimed); n > 0 && served(waiting.SandboxClaim) {
 				all = append(all, claimDemand{waiting.SandboxClaim, n})
 				total += n
 			}

@@ -66,24 +66,24 @@ func TestWaitingClaims(t *testing.T) {
 	saw(makeClaim("other set", 2, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }), true)
 	want("two wait", 5, 0)
 
-	w.recordTaken("a-uid", "12", epoch)
-	want("one was taken, the claim does not show it", 4, takenTTL)
+	w.recordClaimed("a-uid", "12", epoch)
+	want("one was taken, the claim does not show it", 4, claimedTTL)
 	saw(makeClaim("a", 3, has(0, "11")), true)
-	want("the claim changed otherwise before", 4, takenTTL)
+	want("the claim changed otherwise before", 4, claimedTTL)
 	saw(makeClaim("a", 3, has(1, "12")), true)
 	want("the claim shows it", 4, 0)
-	w.recordTaken("a-uid", "12", epoch)
+	w.recordClaimed("a-uid", "12", epoch)
 	want("the claim was shown first", 4, 0)
-	w.recordTaken("stranger", "13", epoch)
+	w.recordClaimed("stranger", "13", epoch)
 	want("taken for a claim that did not wait", 4, 0)
 
-	w.recordTaken("a-uid", "13", epoch) // and the cache has missed that it was at 12
-	w.recordTaken("a-uid", "13", epoch.Add(time.Second))
-	now = epoch.Add(takenTTL - 1)
+	w.recordClaimed("a-uid", "13", epoch) // and the cache has missed that it was at 12
+	w.recordClaimed("a-uid", "13", epoch.Add(time.Second))
+	now = epoch.Add(claimedTTL - 1)
 	want("it may have been taken after", 2, 1)
-	now = epoch.Add(takenTTL)
+	now = epoch.Add(claimedTTL)
 	want("the claim would show it by now", 3, time.Second)
-	now = epoch.Add(takenTTL + time.Second)
+	now = epoch.Add(claimedTTL + time.Second)
 	want("as well", 4, 0)
 	now = epoch
 
@@ -92,7 +92,7 @@ func TestWaitingClaims(t *testing.T) {
 	saw(makeClaim("a", 3, has(3, "15"), completed), false)
 	again := makeClaim("b", 7)
 	again.UID = "again"
-	w.recordTaken("b-uid", "20", epoch)
+	w.recordClaimed("b-uid", "20", epoch)
 	saw(again, true) // deleted and made again between two looks of the cache
 	want("another of that name", 7, 0)
 	if !w.remove(types.NamespacedName{Namespace: "ns", Name: "b"}) || w.remove(types.NamespacedName{Namespace: "ns", Name: "b"}) {

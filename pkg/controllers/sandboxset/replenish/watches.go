@@ -25,10 +25,10 @@ import (
 // watches take what the cache shows into the states of sets and the waiting claims,
 // and enqueue the sets that it concerns.
 type watches struct {
-	clock  clock.PassiveClock
-	caches *caches
-	states *setStates
-	claims *waitingClaims
+	clock   clock.PassiveClock
+	indexes *indexes
+	states  *setStates
+	claims  *waitingClaims
 }
 
 // sets enqueues a set when it changes: at once when a user changed it, gathered
@@ -97,7 +97,7 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 	}
 	now := w.clock.Now()
 	pooled := v1alpha1.IsInPool(before)
-	taken := pooled && !v1alpha1.IsInPool(after)
+	claimed := pooled && !v1alpha1.IsInPool(after)
 	w.states.withState(setOf(before), func(s *setState) {
 		if after.DeletionTimestamp != nil {
 			s.expectations.deleteObserved(after.UID)
@@ -106,12 +106,12 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 		if pooled && stateInPool(before, now) == stateCreating && hasBeenAvailable(after) {
 			s.backoff.recordSuccess(revisionOf(before))
 		}
-		if taken {
+		if claimed {
 			s.recordClaim(now)
 		}
 	})
-	if taken {
-		w.claims.recordTaken(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
+	if claimed {
+		w.claims.recordClaimed(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
 		w.enqueueSet(before, q)
 	}
 	w.enqueueSet(after, q)
@@ -177,16 +177,16 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 	}
 }
 
-// watchRevisionTemplates enqueues a set when
+// holders enqueues a set when
 //
 //   - a SandboxTemplate that holds a revision of the set is deleted: it may be needed;
 //   - its content changes: it may not hold the revision any more;
 //   - its owner is removed;
 //   - another template that had the name of a revision is deleted: the name is free.
-func (w *watches) watchRevisionTemplates() handler.EventHandler {
+func (w *watches) holders() handler.EventHandler {
 	templateLost := func(ctx context.Context, template client.Object, q queue.Interface) {
 		for _, set := range w.setsOfTemplate(ctx, template) {
-			w.states.withState(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
+			w.states.withState(set, func(s *setState) { s.revision.missing = revisionMissing{} })
 			w.enqueueDelayed(set, q)
 		}
 	}
@@ -194,8 +194,7 @@ func (w *watches) watchRevisionTemplates() handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
 			lostOwner := before != nil && (after == nil || after.UID != before.UID)
-			changed := e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
-			if lostOwner || changed && e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" {
+			if lostOwner || e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" && mayHoldOther(e.ObjectOld, e.ObjectNew) {
 				templateLost(ctx, e.ObjectOld, q)
 			}
 		},
@@ -203,10 +202,25 @@ func (w *watches) watchRevisionTemplates() handler.EventHandler {
 	}
 }
 
+// mayHoldOther reports whether a change of a SandboxTemplate may be one of the revision that it holds:
+// of its spec, of the labels by which that is checked, or that it is being deleted.
+func mayHoldOther(before, after client.Object) bool {
+	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) {
+		return true
+	}
+	for _, label := range []string{v1alpha1.LabelTemplateHash, v1alpha1.LabelSandboxPool, v1alpha1.LabelSandboxTemplate} {
+		if before.GetLabels()[label] != after.GetLabels()[label] {
+			return true
+		}
+	}
+	return false
+}
+
 // enqueueBurstSets enqueues the sets with a burst that are of a name or refer to the
 // template of that name: claims that ask for it may be theirs.
 func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, q queue.Interface) {
-	sets, err := w.caches.burstSets.ByName(namespace, name)
+	sets, err := w.indexes.burstSets.ByName(namespace, name)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to find the sets that may grow", "namespace", namespace, "name", name)
 		return
@@ -258,7 +272,7 @@ func (w *watches) setsOfTemplate(ctx context.Context, template client.Object) []
 		prefix := template.GetName()[:dash]
 		names.Insert(prefix)
 		for _, kind := range []string{v1alpha1.TemplateKindSandboxTemplate, v1alpha1.TemplateKindPodTemplate} {
-			users, err := w.caches.setUsers.UsersOf(kind, template.GetNamespace(), prefix)
+			users, err := w.indexes.setUsers.UsersOf(kind, template.GetNamespace(), prefix)
 			if err != nil {
 				log.FromContext(ctx).Error(err, "Failed to find the sets of a template", "namespace", template.GetNamespace(), "name", prefix)
 			}

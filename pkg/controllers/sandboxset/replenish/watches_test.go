@@ -36,10 +36,39 @@ func TestWorked(t *testing.T) {
 	}
 }
 
+// TestMayHoldOther: what the controller itself notes on a SandboxTemplate is no reason to look at its set.
+func TestMayHoldOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.SandboxTemplate)
+		want   bool
+	}{
+		"other version": {func(s *v1alpha1.SandboxTemplate) { s.ResourceVersion = "2" }, false},
+		"noted": {func(s *v1alpha1.SandboxTemplate) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationRevisionReused: "now"}
+		}, false},
+		"made anew":  {func(s *v1alpha1.SandboxTemplate) { s.UID = "other" }, true},
+		"spec":       {func(s *v1alpha1.SandboxTemplate) { s.Generation++ }, true},
+		"is deleted": {func(s *v1alpha1.SandboxTemplate) { s.DeletionTimestamp = new(metav1.Now()) }, true},
+		"pool":       {func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxPool] = "other" }, true},
+		"revision":   {func(s *v1alpha1.SandboxTemplate) { delete(s.Labels, v1alpha1.LabelTemplateHash) }, true},
+		"template":   {func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxTemplate] = "other" }, true},
+	} {
+		before := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
+			UID: "uid", ResourceVersion: "1", Generation: 1,
+			Labels: map[string]string{v1alpha1.LabelSandboxPool: "pool", v1alpha1.LabelTemplateHash: "x1"},
+		}}
+		after := before.DeepCopy()
+		test.change(after)
+		if got := mayHoldOther(before, after); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // Those that never were a set's may have the name of a revision of the set "a-b", or of
 // a set that refers to the template "a-b".
 func TestSetsOfTemplate(t *testing.T) {
-	w := watches{caches: &caches{setUsers: usersOf{"SandboxTemplate/n/a-b": "of-template", "PodTemplate/n/a-b": "of-pods"}}}
+	w := watches{indexes: &indexes{setUsers: usersOf{"SandboxTemplate/n/a-b": "of-template", "PodTemplate/n/a-b": "of-pods"}}}
 	check := func(template *v1alpha1.SandboxTemplate, want ...string) {
 		t.Helper()
 		got := sets.New[string]()

@@ -6,6 +6,7 @@ package replenish
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -35,34 +37,37 @@ type writer struct {
 	// are now.
 	workers          int
 	activeReconciles atomic.Int32
-	// concurrency is how many sandboxes of one set are created or deleted at the same
-	// time, while no claims run.
-	concurrency int
+	// maxWrites is how many sandboxes of one set are created or deleted at the same
+	// time, while claims pause.
+	maxWrites int
 }
 
-// scale carries out a plan and enters what it did into o, so that the status can
-// include it. It returns false where time was up before everything was handled.
-func (w *writer) scale(ctx context.Context, o *observation, p plan) (bool, error) {
+// written is what a reconcile has done to a pool, for its count and its status.
+type written struct {
+	// created are new, and deleted are gone or about to be, by this controller or another writer.
+	created, deleted sets.Set[types.UID]
+	// createError is the server's answer to the create of a sandbox, see createErrorMessage.
+	createError string
+	// isFinished is false where time was up before everything was handled.
+	isFinished bool
+}
+
+// scale carries out a plan.
+func (w *writer) scale(ctx context.Context, o *observation, p plan) (*written, error) {
+	done := &written{created: sets.Set[types.UID]{}, deleted: sets.Set[types.UID]{}}
 	if p.create == 0 && len(p.remove) == 0 {
-		return true, nil
+		done.isFinished = true
+		return done, nil
 	}
 	parallelism := func() int { return w.parallelism(o) }
-	removals, err := w.remove(ctx, o, p, parallelism)
-	if err != nil {
-		return false, err
-	}
-	creates, err := w.create(ctx, o, p.create, parallelism)
+	removals, removeErr := w.remove(ctx, o, p, parallelism, done)
+	// What cannot be removed does not count, or is too many: it is no reason to create fewer.
+	creates, createErr := w.create(ctx, o, p.create, parallelism, done)
 	log.FromContext(ctx).V(2).Info("Scaled the pool",
-		"toCreate", p.create, "created", creates.done, "toRemove", len(p.remove), "removed", removals.done)
-	if err != nil {
-		return false, err
-	}
-	return creates.handled == p.create && removals.handled == len(p.remove), nil
+		"toCreate", p.create, "created", len(done.created), "toRemove", len(p.remove), "removed", len(done.deleted))
+	done.isFinished = creates == p.create && removals == len(p.remove)
+	return done, errors.Join(removeErr, createErr)
 }
-
-// writes counts the creates or deletes of a reconcile. handled includes those that turned out to
-// be needless, such as the delete of a sandbox that a claim has taken meanwhile.
-type writes struct{ handled, done int }
 
 // parallelism is how many writes may go on at once now; 0 stops. A reconcile writes for up to
 // maxCountInterval. If all workers are busy, it stops after eventDelay, so that other sets get a
@@ -76,23 +81,23 @@ func (w *writer) parallelism(o *observation) int {
 	if now.Sub(o.now) > timeLimit {
 		return 0
 	}
-	parallelism := w.concurrency
-	w.states.withState(key, func(s *setState) { parallelism = s.claimRate.parallelism(o.desired(), w.concurrency, now) })
+	parallelism := w.maxWrites
+	w.states.withState(key, func(s *setState) { parallelism = s.claimRate.parallelism(o.desired(), w.maxWrites, now) })
 	if specChanged(o.set) {
 		return max(parallelism, 1)
 	}
 	return parallelism
 }
 
-// create creates n sandboxes.
-func (w *writer) create(ctx context.Context, o *observation, n int, parallelism func() int) (writes, error) {
+// create creates n sandboxes. It returns how many are handled: none are missing of those.
+func (w *writer) create(ctx context.Context, o *observation, n int, parallelism func() int, done *written) (int, error) {
 	if n == 0 {
-		return writes{}, nil
+		return 0, nil
 	}
 	key := client.ObjectKeyFromObject(o.set)
-	model, err := podtemplate.NewSandbox(o.setAtRevision, o.revision, o.resolved)
+	model, err := podtemplate.NewSandbox(o.target.setAtRevision, o.target.revision, o.target.resolved)
 	if err != nil {
-		return writes{}, err
+		return 0, err
 	}
 	var mu sync.Mutex
 	created, err := slowStart(ctx, n, parallelism, func(int) error {
@@ -105,29 +110,29 @@ func (w *writer) create(ctx context.Context, o *observation, n int, parallelism 
 			if message := createErrorMessage(err, sandbox.Name); message != "" {
 				mu.Lock()
 				defer mu.Unlock()
-				o.createError = message
+				done.createError = message
 			}
 			return err
 		}
 		w.states.withState(key, func(s *setState) {
 			s.createTimes[sandbox.UID] = began
-			s.expectations.created(sandbox.UID, o.revision, w.clock.Now())
+			s.expectations.created(sandbox.UID, o.target.revision, w.clock.Now())
 		})
 		mu.Lock()
 		defer mu.Unlock()
-		o.expectedCreates[sandbox.UID] = o.revision
+		done.created.Insert(sandbox.UID)
 		return nil
 	})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// Nothing can be created there any more, and the set will go as well.
-		o.createError = ""
-		return writes{handled: n, done: created}, nil
+		done.createError = ""
+		return n, nil
 	}
 	w.report.created(o.set, created, err)
 	if err != nil {
 		err = fmt.Errorf("creating a sandbox for SandboxSet %s: %w", key, err)
 	}
-	return writes{handled: created, done: created}, err
+	return created, err
 }
 
 // remove deletes sandboxes, each only in the very state in which it was counted. A
@@ -136,16 +141,16 @@ func (w *writer) create(ctx context.Context, o *observation, n int, parallelism 
 //
 // Claims may take sandboxes meanwhile. If a roll-out, or a replacement because of nodes, leaves no
 // more available sandboxes than it must, the rest is left to the next reconcile and counts as handled.
-func (w *writer) remove(ctx context.Context, o *observation, p plan, parallelism func() int) (writes, error) {
+// It returns how many are handled.
+func (w *writer) remove(ctx context.Context, o *observation, p plan, parallelism func() int, done *written) (int, error) {
 	key := client.ObjectKeyFromObject(o.set)
 	mayRemove, err := w.removalGuard(o, p)
 	if err != nil {
-		return writes{}, err
+		return 0, err
 	}
 	var mu sync.Mutex
-	done, deleted := 0, map[removalReason]int{}
-	handled, err := slowStart(ctx, len(p.remove), parallelism, func(i int) error {
-		sandbox := p.remove[i]
+	deleted := map[removalReason]int{}
+	remove := func(sandbox *v1alpha1.Sandbox) error {
 		if stateInPool(sandbox, o.now) == stateAvailable && !mayRemove() {
 			return nil
 		}
@@ -163,16 +168,27 @@ func (w *writer) remove(ctx context.Context, o *observation, p plan, parallelism
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		o.expectedDeletes.Insert(sandbox.UID)
+		done.deleted.Insert(sandbox.UID)
 		if err == nil {
-			done++
 			deleted[p.reasonFor(sandbox, o.now)]++
 			w.report.foreignToken(o.set, sandbox)
 		}
 		return nil
-	})
+	}
+	// Those that have ended come first. One of them that cannot be deleted is no reason to keep the others.
+	ended := 0
+	for ended < len(p.remove) && stateInPool(p.remove[ended], o.now) == stateEnded {
+		ended++
+	}
+	handled := 0
+	var errs []error
+	for _, sandboxes := range [][]*v1alpha1.Sandbox{p.remove[:ended], p.remove[ended:]} {
+		n, err := slowStart(ctx, len(sandboxes), parallelism, func(i int) error { return remove(sandboxes[i]) })
+		handled, errs = handled+n, append(errs, err)
+	}
+	err = errors.Join(errs...)
 	w.report.removed(o.set, deleted, err)
-	return writes{handled: handled, done: done}, err
+	return handled, err
 }
 
 // removalGuard returns a function that is called before each deletion of an available sandbox. It
@@ -208,7 +224,7 @@ func (w *writer) removalGuard(o *observation, p plan) (func() bool, error) {
 // removeWithSet deletes the pool of a set that is deleted in the foreground, in the
 // foreground as well, and only what was not claimed since: that is none of the set's.
 func (w *writer) removeWithSet(ctx context.Context, sandboxes []*v1alpha1.Sandbox) []error {
-	return parallel(len(sandboxes), w.concurrency, func(i int) error {
+	return parallel(len(sandboxes), w.maxWrites, func(i int) error {
 		sandbox := sandboxes[i]
 		if sandbox.DeletionTimestamp != nil {
 			return nil

@@ -27,43 +27,75 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// templateRetry is after what time a SandboxTemplate that could not be created, for a
+// holderRetry is after what time a SandboxTemplate that could not be created, for a
 // reason that does not go away by itself, is tried again.
-const templateRetry = time.Minute
+const holderRetry = time.Minute
 
 // errNameTaken means that a SandboxTemplate of the name is not the set's, or does not hold
 // its revision.
 var errNameTaken = errors.New("the name is taken")
 
-// revisionTemplates keeps the SandboxTemplates that hold the revisions of sets.
-type revisionTemplates struct {
-	client client.Client
-	server client.Reader // reads past the cache
-	clock  clock.PassiveClock
-	caches *caches
-	states *setStates
-	report *reporter
-	// content remembers which SandboxTemplates hold their revision.
-	content *podtemplate.Cache
+// holders keeps the SandboxTemplates that hold the revisions of sets.
+type holders struct {
+	client  client.Client
+	server  client.Reader // reads past the cache
+	clock   clock.PassiveClock
+	indexes *indexes
+	states  *setStates
+	report  *reporter
+	// podTemplates remembers which SandboxTemplates hold their revision.
+	podTemplates *podtemplate.Cache
 }
 
 // ensure creates the SandboxTemplate that holds a revision of a set, unless it
-// is there. It comes before the sandboxes that refer to it. One that is the set's and
-// has other content is replaced.
-func (r *revisionTemplates) ensure(
+// is there. It comes before the sandboxes that refer to it. An error that does not go away by
+// itself is remembered: it is returned again, with the time until the next try, and nothing is
+// sent.
+func (r *holders) ensure(
+	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
+) (retryAfter time.Duration, err error) {
+	key, name, now := client.ObjectKeyFromObject(set), podtemplate.RevisionName(set, revision), r.clock.Now()
+	var before revisionMissing
+	r.states.withState(key, func(s *setState) { before = s.revision.missing })
+	if wait := before.retryAt.Sub(now); before.name == name && wait > 0 {
+		return wait, before.err
+	}
+	var missing revisionMissing
+	if err = r.createOrReplace(ctx, set, revision, resolved); isRetriedLater(set, err) {
+		missing, retryAfter = revisionMissing{name, err, now.Add(holderRetry)}, holderRetry
+	}
+	r.states.withState(key, func(s *setState) { s.revision.missing = missing })
+	isNews := before.name != name || before.err == nil || err == nil || before.err.Error() != err.Error()
+	if set.Spec.Template != nil && missing.err != nil && isNews { // other sets have a condition for it
+		log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
+		r.report.revisionMissing(set, err)
+	}
+	return retryAfter, err
+}
+
+// isRetriedLater reports whether an error of createOrReplace is one to try again after holderRetry:
+// the API refuses the content, or the name is taken. A set with a template of its own does not need
+// the SandboxTemplate, so it can wait after each. Other sets cannot: deleteUnused makes room in a quota.
+func isRetriedLater(set *v1alpha1.SandboxSet, err error) bool {
+	return apierrors.IsInvalid(err) || errors.Is(err, errNameTaken) || set.Spec.Template != nil && refused(err)
+}
+
+// createOrReplace creates the SandboxTemplate that holds a revision of a set, unless it is there. One
+// that is the set's and has other content is replaced.
+func (r *holders) createOrReplace(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
 	name := podtemplate.RevisionName(set, revision)
-	owned, err := r.caches.revisionsOf(set)
+	owned, err := r.indexes.revisionsOf(set)
 	if err != nil {
 		return err
 	}
 	for _, template := range owned {
-		if template.Name == name && template.DeletionTimestamp == nil && r.content.HoldsRevision(template, revision) {
-			return r.retarget(ctx, set, template, revision)
+		if template.Name == name && template.DeletionTimestamp == nil && r.podTemplates.HoldsRevision(template, revision) {
+			return r.retarget(ctx, set, template, revision, owned)
 		}
 	}
-	wanted := podtemplate.Materialize(set, revision, resolved)
+	wanted := podtemplate.NewHolder(set, revision, resolved)
 	if err := r.create(ctx, set, wanted, revision); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -74,7 +106,7 @@ func (r *revisionTemplates) ensure(
 		return fmt.Errorf("getting SandboxTemplate %s: %w", key, err)
 	}
 	switch {
-	case metav1.IsControlledBy(existing, set) && r.content.HoldsRevision(existing, revision):
+	case metav1.IsControlledBy(existing, set) && r.podTemplates.HoldsRevision(existing, revision):
 		return nil
 	case metav1.IsControlledBy(existing, set):
 		return r.replace(ctx, set, existing, wanted, revision)
@@ -87,7 +119,7 @@ func (r *revisionTemplates) ensure(
 
 // create creates the SandboxTemplate that holds a revision. Whatever changes it on the
 // way to the store keeps it from holding that.
-func (r *revisionTemplates) create(
+func (r *holders) create(
 	ctx context.Context, set *v1alpha1.SandboxSet, wanted *v1alpha1.SandboxTemplate, revision string,
 ) error {
 	asking, warnings := apiwarning.Collect(ctx)
@@ -100,7 +132,7 @@ func (r *revisionTemplates) create(
 			wanted.Namespace, wanted.Name, set.Name, errNameTaken)
 	}
 	r.states.withState(client.ObjectKeyFromObject(set), func(s *setState) {
-		s.dryRun = &dryRunResult{revision, warnings.Texts()}
+		s.revision.dryRun = &dryRunResult{revision, warnings.Texts()}
 	})
 	return nil
 }
@@ -108,13 +140,13 @@ func (r *revisionTemplates) create(
 // replace deletes a SandboxTemplate that is said to be the set's and does not hold the
 // revision of its name, and creates the one that does. Where others go on like this, that
 // is done once in a while.
-func (r *revisionTemplates) replace(
+func (r *holders) replace(
 	ctx context.Context, set *v1alpha1.SandboxSet, existing, wanted *v1alpha1.SandboxTemplate, revision string,
 ) error {
 	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
 	var last time.Time
-	r.states.withState(key, func(s *setState) { last = s.replaced })
-	if now.Sub(last) < templateRetry {
+	r.states.withState(key, func(s *setState) { last = s.revision.replaced })
+	if now.Sub(last) < holderRetry {
 		return fmt.Errorf("SandboxTemplate %s/%s has not the content of the revision of SandboxSet %s that it is to hold, and was replaced a moment ago: %w",
 			existing.Namespace, existing.Name, set.Name, errNameTaken)
 	}
@@ -122,7 +154,7 @@ func (r *revisionTemplates) replace(
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting SandboxTemplate %s/%s, which has other content: %w", existing.Namespace, existing.Name, err)
 	}
-	r.states.withState(key, func(s *setState) { s.replaced = now })
+	r.states.withState(key, func(s *setState) { s.revision.replaced = now })
 	r.report.revisionReplaced(set, existing.Name)
 	err = r.create(ctx, set, wanted, revision)
 	if apierrors.IsAlreadyExists(err) { // with a finalizer, or made anew meanwhile
@@ -131,43 +163,18 @@ func (r *revisionTemplates) replace(
 	return err
 }
 
-// ensureInline creates the SandboxTemplate for the revision of a set with a
-// template of its own, whose sandboxes do not need it. Where that fails, it returns
-// after what time to try again: no pool should suffer from it.
-func (r *revisionTemplates) ensureInline(
-	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
-) time.Duration {
-	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
-	var before revisionMissing
-	r.states.withState(key, func(s *setState) { before = s.revisionMissing })
-	if wait := before.retryAt.Sub(now); before.revision == revision && wait > 0 {
-		return wait
-	}
-	err := r.ensure(ctx, set, revision, resolved)
-	switch {
-	case err == nil:
-		r.states.withState(key, func(s *setState) { s.revisionMissing = revisionMissing{} })
-		return 0
-	case refused(err):
-		missing := revisionMissing{revision, err.Error(), now.Add(templateRetry)}
-		r.states.withState(key, func(s *setState) { s.revisionMissing = missing })
-		if missing.revision != before.revision || missing.message != before.message {
-			log.FromContext(ctx).Error(err, "Failed to find the SandboxTemplate of a revision", "revision", revision)
-			r.report.revisionMissing(set, err)
-		}
-	}
-	return templateRetry
-}
-
 // retarget makes the SandboxTemplate of a revision name the template that the set
 // refers to. That is part of a revision only where it has a NetworkPolicy, so another
-// one can have the same revision. Where the set comes back to a revision, that is noted:
-// it is the newest then.
-func (r *revisionTemplates) retarget(
-	ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate, revision string,
+// one can have the same revision. Where the set comes back to a revision, that is noted, unless it is the
+// newest of those that the set owns anyway.
+func (r *holders) retarget(
+	ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate, revision string, owned []*v1alpha1.SandboxTemplate,
 ) error {
 	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
-	back := set.Status.UpdateRevision != "" && set.Status.UpdateRevision != revision
+	back := set.Status.UpdateRevision != "" && set.Status.UpdateRevision != revision &&
+		slices.ContainsFunc(owned, func(other *v1alpha1.SandboxTemplate) bool {
+			return other != template && !lastUse(other).Before(lastUse(template))
+		})
 	if template.Labels[v1alpha1.LabelSandboxTemplate] == want && !back {
 		return nil
 	}
@@ -215,7 +222,7 @@ func jsonValue(spec *v1alpha1.SandboxTemplateSpec) (any, error) {
 }
 
 // adopt makes a template the set's, unless it has changed since it was read.
-func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
+func (r *holders) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
 	adopted := existing.DeepCopy()
 	adopted.OwnerReferences = append([]metav1.OwnerReference(nil), wanted.OwnerReferences...)
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
@@ -245,8 +252,8 @@ func historyOf(set *v1alpha1.SandboxSet, refused error) int {
 // pool refers to any more, nor anything else, and that are more than the set is to keep:
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
-func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, keep int, p *pool) error {
-	owned, err := r.caches.revisionsOf(set)
+func (r *holders) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, keep int, p *pool) error {
+	owned, err := r.indexes.revisionsOf(set)
 	target := podtemplate.RevisionName(set, revision)
 	if err != nil || len(owned) <= keep || len(owned) == 1 && owned[0].Name == target {
 		return err
@@ -255,7 +262,7 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 	errs := []error{err}
 	slices.SortFunc(unused, byLastUse)
 	for _, template := range unused[:max(0, len(unused)-keep)] {
-		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: &template.UID})
+		err = r.client.Delete(ctx, template, client.Preconditions{UID: &template.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
 		}
@@ -265,7 +272,7 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 
 // unused returns those of a set's SandboxTemplates that are not current and that no
 // sandbox of the pool refers to, nor anything else.
-func (r *revisionTemplates) unused(owned []*v1alpha1.SandboxTemplate, current sets.Set[string], p *pool) ([]*v1alpha1.SandboxTemplate, error) {
+func (r *holders) unused(owned []*v1alpha1.SandboxTemplate, current sets.Set[string], p *pool) ([]*v1alpha1.SandboxTemplate, error) {
 	inPool := p.refersTo()
 	var errs []error
 	var unused []*v1alpha1.SandboxTemplate
@@ -274,7 +281,7 @@ func (r *revisionTemplates) unused(owned []*v1alpha1.SandboxTemplate, current se
 			continue
 		}
 		// Users who may write sets or sandboxes here may refer to it.
-		used, err := r.caches.isUsed(template)
+		used, err := r.indexes.isUsed(template)
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -130,7 +130,7 @@ func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Wor
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.servers = append(b.servers, r)
-	r.SandboxListed([]*v1alpha1.Sandbox{b.sb})
+	r.SandboxesListed([]*v1alpha1.Sandbox{b.sb})
 	r.PeersChanged(name, all)
 	return r, stop
 }

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// resumesAtOnce is how many sandboxes a server sets up again at a time. A namespace has
+	// setupsAtOnce is how many sandboxes a server sets up again at a time. A namespace has
 	// as many of them as it leaves to others.
-	resumesAtOnce = 512
+	setupsAtOnce = 512
 	// lastTry is how much time must be left for another try at an agent-runtime that is not reachable.
 	lastTry = 10 * time.Second
 	// writeTimeout bounds one write of how it went.
@@ -49,7 +49,7 @@ var unreachableBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 
 // it remembers can be lost. Each sandbox is the work of one server, by a hash that all agree
 // on, and of others when that is gone.
 //
-// Feed it with SandboxListed, SandboxChanged and SandboxDeleted, from one goroutine.
+// Feed it with SandboxesListed, SandboxChanged and SandboxDeleted, from one goroutine.
 type Worker struct {
 	setup *Setup
 	// change changes a sandbox as it is in the store.
@@ -61,7 +61,7 @@ type Worker struct {
 	// ctx is nil before Run.
 	ctx     context.Context
 	running sync.WaitGroup
-	byUID   map[types.UID]*resuming
+	byUID   map[types.UID]*job
 	// self and servers are the names of the servers; self is "" as long as it is not known.
 	self    string
 	servers []string
@@ -77,16 +77,16 @@ type Worker struct {
 // sandbox is gone.
 type Change func(ctx context.Context, namespace, name string, change func(*v1alpha1.Sandbox) error) error
 
-// resuming is a sandbox whose runtime is to be set up.
-type resuming struct {
-	sb      *v1alpha1.Sandbox
-	attempt attempt
+// job is a sandbox whose runtime is to be set up.
+type job struct {
+	sb  *v1alpha1.Sandbox
+	run podRun
 	// cancel ends the work on it; nil while there is none.
 	cancel context.CancelFunc
 }
 
-// attempt distinguishes one pod of a sandbox, and one resume, from all others.
-type attempt struct {
+// podRun distinguishes one pod of a sandbox, one run of its containers and one resume from all others.
+type podRun struct {
 	// inPool: the sandbox is in a pool.
 	inPool bool
 	// restarts distinguishes the runs of its containers; as long as it is not known it is 0, so that
@@ -104,7 +104,7 @@ var ErrObsolete = errors.New("the sandbox is gone, or does not wait for its agen
 
 // NewWorker returns a Worker that writes by change.
 func NewWorker(setup *Setup, change Change, clk clock.PassiveClock) *Worker {
-	return &Worker{setup: setup, change: change, clock: clk, turns: fairness.NewSlots(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
+	return &Worker{setup: setup, change: change, clock: clk, turns: fairness.NewSlots(setupsAtOnce, setupsAtOnce), byUID: map[types.UID]*job{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.
@@ -133,11 +133,11 @@ func (r *Worker) PeersChanged(self string, servers []string) {
 	r.beginAll()
 }
 
-// SandboxListed takes in all sandboxes.
-func (r *Worker) SandboxListed(all []*v1alpha1.Sandbox) {
+// SandboxesListed takes in all sandboxes.
+func (r *Worker) SandboxesListed(all []*v1alpha1.Sandbox) {
 	listed := map[types.UID]bool{}
 	for _, sb := range all {
-		if _, awaits := attemptOf(sb); awaits {
+		if _, awaits := podRunOf(sb); awaits {
 			listed[sb.UID] = true
 		}
 		r.SandboxChanged(sb)
@@ -153,17 +153,17 @@ func (r *Worker) SandboxListed(all []*v1alpha1.Sandbox) {
 
 // SandboxChanged takes in the current state of a sandbox.
 func (r *Worker) SandboxChanged(sb *v1alpha1.Sandbox) {
-	its, awaits := attemptOf(sb)
+	its, awaits := podRunOf(sb)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.byUID[sb.UID]
-	if known != nil && awaits && known.attempt == its {
+	if known != nil && awaits && known.run == its {
 		known.sb = sb
 		return
 	}
 	r.forget(sb.UID)
 	if awaits {
-		r.byUID[sb.UID] = &resuming{sb: sb, attempt: its}
+		r.byUID[sb.UID] = &job{sb: sb, run: its}
 		r.begin(r.byUID[sb.UID])
 	}
 }
@@ -192,14 +192,14 @@ func (r *Worker) beginAll() {
 }
 
 // begin begins the work on a sandbox, if it is this server's and has not begun.
-func (r *Worker) begin(known *resuming) {
+func (r *Worker) begin(known *job) {
 	if r.ctx == nil || r.ctx.Err() != nil || r.self == "" || known.cancel != nil || !r.isMine(known.sb) {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	known.cancel = cancel
 	changes := r.changes
-	w := work{Worker: r, sb: known.sb, attempt: known.attempt, mark: markOf(r.self, known.attempt)}
+	w := work{Worker: r, sb: known.sb, run: known.run, mark: markOf(r.self, known.run)}
 	r.running.Go(func() {
 		defer cancel()
 		err := obsoleteBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -214,7 +214,7 @@ func (r *Worker) begin(known *resuming) {
 }
 
 // current returns a sandbox as it was reported last.
-func (r *Worker) current(known *resuming) *v1alpha1.Sandbox {
+func (r *Worker) current(known *job) *v1alpha1.Sandbox {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return known.sb
@@ -222,7 +222,7 @@ func (r *Worker) current(known *resuming) *v1alpha1.Sandbox {
 
 // ended takes in that the work on a sandbox has ended, which began after so many changes of the
 // servers. An error that may pass does not end it.
-func (r *Worker) ended(known *resuming, changes int, err error) {
+func (r *Worker) ended(known *job, changes int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -253,14 +253,14 @@ func (r *Worker) lives(server string) bool {
 	return r.servers == nil || slices.Contains(r.servers, server)
 }
 
-// attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime
+// podRunOf returns what a sandbox waits for, and reports whether it waits for its runtime
 // to be set up again, or for the token of its pool.
-func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
+func podRunOf(sb *v1alpha1.Sandbox) (podRun, bool) {
 	isReady := sb.Status.Phase == v1alpha1.SandboxRunning && meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if isReady && !v1alpha1.IsInPool(sb) || sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
-		return attempt{}, false
+		return podRun{}, false
 	}
-	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP, restarts: ptr.Deref(sb.Status.PodInfo.RestartCount, 0)}
+	its := podRun{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP, restarts: ptr.Deref(sb.Status.PodInfo.RestartCount, 0)}
 	if claims.AwaitsPoolSetup(sb) {
 		its.inPool = true
 		its.since = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady).LastTransitionTime.UTC()
@@ -274,15 +274,15 @@ func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
 // work is the work on one sandbox.
 type work struct {
 	*Worker
-	sb      *v1alpha1.Sandbox
-	attempt attempt
-	mark    string
+	sb   *v1alpha1.Sandbox
+	run  podRun
+	mark string
 }
 
 // do sets up the runtime, and writes how that went.
 func (w *work) do(ctx context.Context) error {
-	if w.attempt.inPool {
-		return w.initInPool(ctx)
+	if w.run.inPool {
+		return w.runInPool(ctx)
 	}
 	_ = w.setup.know(ctx, w.sb) // SetUpAgain returns the error. It may wait long, so it takes no place
 	var err error
@@ -340,8 +340,8 @@ func (w *work) write(ctx context.Context, change func(*v1alpha1.Sandbox) error) 
 		within, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		last = w.change(within, w.sb.Namespace, w.sb.Name, func(sb *v1alpha1.Sandbox) error {
-			its, awaits := attemptOf(sb)
-			if sb.UID != w.sb.UID || !awaits || its != w.attempt {
+			its, awaits := podRunOf(sb)
+			if sb.UID != w.sb.UID || !awaits || its != w.run {
 				return ErrObsolete
 			}
 			return change(sb)

@@ -12,16 +12,16 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// caches is what the controller looks up in the manager's cache. What is found is
+// indexes are what the controller looks up in the manager's cache. What is found is
 // shared and not to be changed.
-type caches struct {
+type indexes struct {
 	// sandboxes finds those whose controller, a set or a claim, has a UID.
 	sandboxes interface {
 		ControlledBy(types.UID) ([]*v1alpha1.Sandbox, error)
 	}
-	// revisionTemplates finds the SandboxTemplates whose controller has a UID: those that hold
+	// holders finds the SandboxTemplates whose controller has a UID: those that hold
 	// the revisions of a set.
-	revisionTemplates interface {
+	holders interface {
 		ControlledBy(types.UID) ([]*v1alpha1.SandboxTemplate, error)
 	}
 	// setUsers and sandboxUsers find what refers to a template, straight or through
@@ -40,18 +40,18 @@ type caches struct {
 
 // pooled returns the sandboxes in the pool of a set. An owner reference with the set's UID but
 // another kind or name does not count; any writer of sandboxes can set one.
-func (c *caches) pooled(set *v1alpha1.SandboxSet) ([]*v1alpha1.Sandbox, error) {
+func (c *indexes) pooled(set *v1alpha1.SandboxSet) ([]*v1alpha1.Sandbox, error) {
 	return controlled(c.sandboxes.ControlledBy, "SandboxSet", set)
 }
 
 // boundTo returns the sandboxes that are bound to a claim.
-func (c *caches) boundTo(claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
+func (c *indexes) boundTo(claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
 	return controlled(c.sandboxes.ControlledBy, "SandboxClaim", claim)
 }
 
 // revisionsOf returns the SandboxTemplates that a set controls.
-func (c *caches) revisionsOf(set *v1alpha1.SandboxSet) ([]*v1alpha1.SandboxTemplate, error) {
-	return controlled(c.revisionTemplates.ControlledBy, "SandboxSet", set)
+func (c *indexes) revisionsOf(set *v1alpha1.SandboxSet) ([]*v1alpha1.SandboxTemplate, error) {
+	return controlled(c.holders.ControlledBy, "SandboxSet", set)
 }
 
 // controlled returns those of the objects found by the UID of an owner of our group and a
@@ -68,7 +68,7 @@ type templateUsers interface {
 }
 
 // isUsed reports whether a set or a sandbox refers to a SandboxTemplate.
-func (c *caches) isUsed(template *v1alpha1.SandboxTemplate) (bool, error) {
+func (c *indexes) isUsed(template *v1alpha1.SandboxTemplate) (bool, error) {
 	for _, users := range []templateUsers{c.setUsers, c.sandboxUsers} {
 		found, err := users.UsersOf(v1alpha1.TemplateKindSandboxTemplate, template.Namespace, template.Name)
 		if err != nil || len(found) > 0 {
