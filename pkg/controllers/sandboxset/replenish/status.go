@@ -33,9 +33,9 @@ func (o *observation) status(c *poolCounts, replicaFailure *problem) v1alpha1.Sa
 	o.setRolledOut(&status, c)
 	o.setScalingLimited(&status, c)
 	if replicaFailure == nil {
-		meta.RemoveStatusCondition(&status.Conditions, conditionReplicaFailure)
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SetConditionReplicaFailure)
 	} else {
-		o.setCondition(&status, conditionReplicaFailure, metav1.ConditionTrue, replicaFailure.reason, replicaFailure.message)
+		o.setCondition(&status, v1alpha1.SetConditionReplicaFailure, metav1.ConditionTrue, replicaFailure.reason, replicaFailure.message)
 	}
 	return status
 }

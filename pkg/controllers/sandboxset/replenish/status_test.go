@@ -31,12 +31,12 @@ func TestStatus(t *testing.T) {
 	}
 
 	failed := o.status(&c, &problem{reasonFailedWrite, "quota"})
-	told := meta.FindStatusCondition(failed.Conditions, conditionReplicaFailure)
+	told := meta.FindStatusCondition(failed.Conditions, v1alpha1.SetConditionReplicaFailure)
 	if told == nil || told.Message != "quota" || told.ObservedGeneration != 7 || !told.LastTransitionTime.Time.Equal(epoch) {
 		t.Errorf("conditions after a failure: %+v", failed.Conditions)
 	}
 	set.Status = failed
-	if got := o.status(&c, nil); meta.FindStatusCondition(got.Conditions, conditionReplicaFailure) != nil {
+	if got := o.status(&c, nil); meta.FindStatusCondition(got.Conditions, v1alpha1.SetConditionReplicaFailure) != nil {
 		t.Errorf("conditions after a success: %+v", got.Conditions)
 	}
 }
