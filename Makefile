@@ -116,6 +116,7 @@ bench-gateway: build controlplane ## Measure creates and traffic through the E2B
 
 .PHONY: image
 image: ## Make the container images, some minutes the first time, into _output/image/sandlot.tar, and a kustomize component that names them (IMAGEARGS=flags of hack/image)
+	@echo "Compiling the programs for each platform: some minutes the first time."
 	@cd hack/image && GOWORK=off go run -trimpath . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
 
 .PHONY: release
@@ -131,6 +132,7 @@ bin/release:
 # While the tests of programs wait, what the others need is compiled, at the lowest priority.
 .PHONY: test
 test: controlplane ## Run all tests, with -race where there is a C compiler, but for those of programs (TESTARGS, PACKAGES, RERUN=1)
+	@echo "All tests take about a quarter of an hour on two cores once everything is compiled. PACKAGES=./pkg/x and TESTARGS='-run TestX' choose some."
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
 	@export KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl; failed=0; \

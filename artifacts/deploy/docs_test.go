@@ -58,7 +58,7 @@ var (
 // expressions and programs that other tests run.
 var otherLanguages = []string{"text", "mermaid", "js", "cel", "dockerfile"}
 
-// snippets returns the blocks of README.md and of docs.
+// snippets returns the blocks of the docs and of the files that lead to them.
 func snippets(t *testing.T) []snippet {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -67,7 +67,10 @@ func snippets(t *testing.T) []snippet {
 		t.Fatal(err)
 	}
 	var all []snippet
-	for _, name := range append(names, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "artifacts/example/README.md", "artifacts/deploy/chart/sandlot/README.md"} {
+		names = append(names, filepath.Join(root, filepath.FromSlash(name)))
+	}
+	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
