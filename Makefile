@@ -77,8 +77,7 @@ build: ## Build all programs of cmd/ into bin/
 	@ln -sf kubectl-sandlot bin/kubectl_complete-sandlot
 
 .PHONY: demo
-demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
-	@go build -trimpath -o bin/example ./artifacts/example/go
+demo: ## Build and start a server on a temporary folder, claim sandboxes, stop it (minutes at first)
 	@hack/demo.sh
 
 .PHONY: demo-e2b
@@ -89,8 +88,12 @@ demo-e2b: build kubectl ## The same with the E2B SDK, which npm installs
 run: build kubectl ## Start a server that stays up, data in _output/run (RUNARGS=flags of sandlot up)
 	@hack/run.sh $(RUNARGS)
 
+.PHONY: cluster-time
+cluster-time:
+	@echo "Building what is missing of the control plane and Sandlot: about ten minutes the first time on two cores, then seconds."
+
 .PHONY: cluster-up
-cluster-up: build controlplane $(if $(filter real,$(NODES)),node-tools) ## Start a local control plane with Sandlot in the background (CLUSTER_*, NODES=real)
+cluster-up: cluster-time build controlplane $(if $(filter real,$(NODES)),node-tools) ## Start a local control plane with Sandlot in the background (CLUSTER_*, NODES=real)
 	@go build -o bin/ ./hack/cluster
 	@bin/cluster up $(clusterflags)
 
@@ -112,7 +115,8 @@ bench-gateway: build controlplane ## Measure creates and traffic through the E2B
 	@go run ./hack/bench -cluster -cases 'gateway/*' $(BENCHARGS)
 
 .PHONY: image
-image: ## Make the container images into _output/image/sandlot.tar, and a kustomize component that names them (IMAGEARGS=flags of hack/image)
+image: ## Make the container images, some minutes the first time, into _output/image/sandlot.tar, and a kustomize component that names them (IMAGEARGS=flags of hack/image)
+	@echo "Compiling the programs for each platform: some minutes the first time."
 	@cd hack/image && GOWORK=off go run -trimpath . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
 
 .PHONY: release
@@ -128,6 +132,7 @@ bin/release:
 # While the tests of programs wait, what the others need is compiled, at the lowest priority.
 .PHONY: test
 test: controlplane ## Run all tests, with -race where there is a C compiler, but for those of programs (TESTARGS, PACKAGES, RERUN=1)
+	@echo "All tests take about a quarter of an hour on two cores once everything is compiled. PACKAGES=./pkg/x and TESTARGS='-run TestX' choose some."
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
 	@export KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl; failed=0; \
@@ -173,7 +178,7 @@ test-unit: ## Run the tests beside the code, without -race and without whole ser
 	go test $(TESTARGS) $$(go list $(MODULES) | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
 
 .PHONY: test-image
-test-image: ## Make the container images twice, look into them and run what they hold (SANDLOT_TEST_LONG=1: for all platforms)
+test-image: ## Make the container images, some minutes the first time, twice, look into them and run what they hold (SANDLOT_TEST_LONG=1: for all platforms)
 	cd hack/image && GOWORK=off go test -trimpath -timeout 30m $(TESTARGS) ./...
 
 .PHONY: test-release

@@ -17,6 +17,10 @@ const sandbox = await step('Sandbox.create', () => Sandbox.create('base', { meta
 console.log(`  ${sandbox.sandboxId}`)
 const info = await step('getInfo', () => Sandbox.getInfo(sandbox.sandboxId))
 assert.equal(info.state, 'running')
+for (const call of [() => sandbox.commands.run('true'), () => sandbox.files.read('/etc/hostname'), () => sandbox.files.list('/')]) {
+  await assert.rejects(call, /this sandbox is simulated: nothing runs in it/)
+}
+assert.equal(await sandbox.isRunning(), false)
 const found = await step('list, by metadata', () => Sandbox.list({ query: { metadata: { user: 'demo' } } }).nextItems())
 assert.deepEqual(found.map((one) => one.sandboxId), [sandbox.sandboxId])
 await step('setTimeout', () => sandbox.setTimeout(120_000))

@@ -27,6 +27,10 @@ if last="$(git describe --tags --match 'v*' --abbrev=0 2>/dev/null)" && [[ -n "$
     echo "apis, artifacts or cmd changed since $last, and CHANGELOG.md has nothing under ## Unreleased" >&2
     failed=1
   fi
+  if grep -n 'No release is out yet\|no release is out yet' README.md docs/*.md >&2; then
+    echo "$last is released: remove the lines above" >&2
+    failed=1
+  fi
   if [[ "$next" == "$last" ]]; then
     echo "$chart names $last, which is released: put the next version there" >&2
     failed=1

@@ -19,7 +19,7 @@ config="$PWD/hack/prose/vale.ini"
 temp="$(mktemp -d)"
 trap 'rm -rf "$temp"' EXIT
 
-"$vale" --config "$config" --output line README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs/*.md || failed=1
+"$vale" --config "$config" --output line README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md GOVERNANCE.md ROADMAP.md docs/*.md || failed=1
 
 CGO_ENABLED=0 GOWORK="$PWD/go.work" GOFLAGS="${GOFLAGS:-} -trimpath" go build -o "$temp/prose" ./hack/prose
 git ls-files -z '*.go' | grep -zvE "$excluded" | xargs -0 "$temp/prose" "$temp/go"

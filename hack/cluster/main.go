@@ -33,6 +33,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
 )
 
+// defaultDir is the folder of a cluster for which CLUSTER_DIR names no other.
+const defaultDir = "_output/cluster"
+
 // stopPatience is how long everything may take to stop before it is killed. Each
 // program that takes long is killed by the one in the background before that.
 const stopPatience = 5 * time.Minute
@@ -75,7 +78,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	o := &options{args: args[1:]}
 	flags := flag.NewFlagSet("cluster "+args[0], flag.ExitOnError)
-	flags.StringVar(&o.dir, "dir", "_output/cluster", "Folder of all data, certificates and logs. Two clusters need two folders.")
+	flags.StringVar(&o.dir, "dir", defaultDir, "Folder of all data, certificates and logs. Two clusters need two folders.")
 	flags.BoolVar(&o.clean, "clean", false, "Remove the data: before the start, or after the stop.")
 	flags.IntVar(&o.plane.APIServerPort, "port", 0, "Port of kube-apiserver. 0 takes that of the last time, or a free one.")
 	flags.IntVar(&o.plane.EtcdPort, "etcd-port", 0, "Port of the cluster's etcd. 0 takes that of the last time, or a free one.")
@@ -192,9 +195,28 @@ func up(ctx context.Context, o *options) error {
   export KUBECONFIG=%s
 
 %s
-Logs are in %s. "make cluster-down" stops it.
-`, s.Kubeconfig, s.next(), filepath.Join(o.dir, "log"))
+Logs are in %s. This stops it:
+
+  %s
+`, s.Kubeconfig, s.next(), filepath.Join(o.dir, "log"), o.stopCommand())
 	return nil
+}
+
+// stopCommand is the command that stops this cluster, and no other.
+func (o *options) stopCommand() string {
+	if usual, err := filepath.Abs(defaultDir); err == nil && usual == o.dir {
+		return "make cluster-down"
+	}
+	return "make cluster-down CLUSTER_DIR=" + o.dir
+}
+
+// whereToLook says how to find a cluster that is not in the folder.
+func (o *options) whereToLook() string {
+	return fmt.Sprintf(`No cluster is running in %s.
+A cluster that was started with CLUSTER_DIR is stopped with the same CLUSTER_DIR. This lists the
+clusters that run on this machine, each with its --dir:
+
+  ps axww -o pid,command | grep '[c]luster serve'`, o.dir)
 }
 
 func (o *options) launch(ctx context.Context) error {
@@ -257,7 +279,7 @@ func down(ctx context.Context, o *options) error {
 		}
 		fmt.Println("The cluster has stopped.")
 	default:
-		fmt.Println("No cluster is running in", o.dir)
+		fmt.Println(o.whereToLook())
 		if err := realnode.RemoveLeftovers(); err != nil { // it may have been killed
 			return err
 		}

@@ -39,7 +39,7 @@ func pages(t *testing.T) map[string]page {
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no docs: %v", err)
 	}
-	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"} {
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "GOVERNANCE.md", "ROADMAP.md", "artifacts/example/README.md", "artifacts/deploy/chart/sandlot/README.md"} {
 		names = append(names, filepath.Join(root, name))
 	}
 	all := map[string]page{}

@@ -12,7 +12,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// retryAfter is when it may be worth asking again after a ShortageError or a TooManyWaitingError.
+// retryAfter is when it may be worth asking again after a TooManyWaitingError.
 const retryAfter = time.Second
 
 var (
@@ -60,8 +60,6 @@ type ShortageError struct {
 	Set, Template string
 	// Wanted and Available count sandboxes.
 	Wanted, Available int
-	// RetryAfter is when it may be worth asking again.
-	RetryAfter time.Duration
 }
 
 // Error implements error.

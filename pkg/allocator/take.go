@@ -197,7 +197,7 @@ func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, availabl
 		asked, _ := v1alpha1.AskedOf(claim)
 		return &SourceError{claims.Problem{Field: claims.AskedField(claim), Name: asked, Message: broken.Error()}}
 	}
-	err := &ShortageError{Wanted: wanted, Available: available, RetryAfter: retryAfter}
+	err := &ShortageError{Wanted: wanted, Available: available}
 	if e.OfTemplate {
 		err.Template = e.Name
 	} else {

@@ -106,10 +106,7 @@ func (r *boundedResponse) bound(returned chan struct{}) {
 
 // slot takes a slot of the user for a write that stands. A response that is not unread for long waits for one.
 func (r *boundedResponse) slot(returned chan struct{}) (release func(), ok bool) {
-	account := ""
-	if user, known := request.UserFrom(r.req.Context()); known {
-		account = AccountOf(user.GetName())
-	}
+	account := userOf(r.req)
 	if release, ok = r.unread.Take(account); ok {
 		return release, true
 	}

@@ -43,6 +43,7 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("bad input names its field", func(t *testing.T) { testBadInput(t, c) })
+	t.Run("unknown fields warn", func(t *testing.T) { testUnknownFieldsWarn(t, c) })
 	t.Run("strategic merge patch", func(t *testing.T) { testStrategicMergePatch(t, c) })
 	t.Run("patches that panic", func(t *testing.T) { testPatchesThatPanic(t, c) })
 	t.Run("apply keeps unknown fields", func(t *testing.T) { testApplyKeepsUnknownFields(t, c) })
@@ -112,6 +113,20 @@ func testBadInput(t *testing.T, c *conn) {
 				t.Errorf("message %q\nlacks %q", status.Message, tc.want)
 			}
 		})
+	}
+}
+
+// testUnknownFieldsWarn: a create that says nothing of fieldValidation stores the object, and the
+// response names the fields that are unknown.
+func testUnknownFieldsWarn(t *testing.T, c *conn) {
+	const claim = `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","metadata":{"name":"typo"},"spec":{"templateName":"a","replcas":3}}`
+	for query, warns := range map[string]bool{"?dryRun=All": true, "?dryRun=All&fieldValidation=Ignore": false} {
+		resp := c.send(t, http.MethodPost, claimsPath+query, contentJSON, contentJSON, claim)
+		warnings := strings.Join(resp.Header.Values("Warning"), "\n")
+		code, body := contentOf(t, resp)
+		if code != http.StatusCreated || strings.Contains(warnings, `unknown field \"spec.replcas\"`) != warns {
+			t.Errorf("%s: %d %s, warnings %q", query, code, body, warnings)
+		}
 	}
 }
 

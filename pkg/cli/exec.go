@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,10 @@ func (s *session) target(ctx context.Context, arg string) (string, error) {
 	kind, name, qualified := strings.Cut(arg, "/")
 	if !qualified {
 		kind, name = "", arg
+	}
+	// kubectl prints a kind with its group.
+	if short, group, _ := strings.Cut(kind, "."); slices.Contains([]string{v1alpha1.GroupName, v1alpha1.AgentsGroup, v1alpha1.ExtensionsGroup}, group) {
+		kind = short
 	}
 	switch kind {
 	case "sbx", "sandbox", "sandboxes", "po", "pod", "pods":

@@ -60,13 +60,31 @@ func templateOf(set *v1alpha1.SandboxSet) string {
 
 // trouble is what keeps a pool from having sandboxes, or nothing.
 func (p pool) trouble() (reason, message string) {
-	for _, kind := range []string{v1alpha1.SetConditionTemplateResolved, v1alpha1.SetConditionTemplateAccepted, v1alpha1.SetConditionAvailable} {
-		condition := meta.FindStatusCondition(p.set.Status.Conditions, kind)
-		if condition != nil && condition.Status == metav1.ConditionFalse {
-			return condition.Reason, condition.Message
+	conditions := p.set.Status.Conditions
+	for _, kind := range []string{v1alpha1.SetConditionTemplateResolved, v1alpha1.SetConditionTemplateAccepted} {
+		if meta.IsStatusConditionFalse(conditions, kind) {
+			return text(meta.FindStatusCondition(conditions, kind))
 		}
 	}
-	return "", ""
+	var unavailable *metav1.Condition
+	if meta.IsStatusConditionFalse(conditions, v1alpha1.SetConditionAvailable) {
+		unavailable = meta.FindStatusCondition(conditions, v1alpha1.SetConditionAvailable)
+	}
+	// It says why only where sandboxes cannot start.
+	if unavailable == nil || unavailable.Reason != v1alpha1.ReasonSandboxesCannotStart {
+		if meta.IsStatusConditionTrue(conditions, v1alpha1.SetConditionReplicaFailure) {
+			return text(meta.FindStatusCondition(conditions, v1alpha1.SetConditionReplicaFailure))
+		}
+	}
+	return text(unavailable)
+}
+
+// text is what a condition says, or nothing if there is none.
+func text(condition *metav1.Condition) (reason, message string) {
+	if condition == nil {
+		return "", ""
+	}
+	return condition.Reason, condition.Message
 }
 
 // poolTable shows pools in the order of the server. counted says whether the claimed

@@ -122,7 +122,12 @@ func TestPools(t *testing.T) {
 	cannot := metav1.Condition{Type: v1alpha1.SetConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSandboxesCannotStart,
 		Message: "3 sandboxes of SandboxSet gpu cannot start: Unschedulable: no node"}
 	fine := metav1.Condition{Type: v1alpha1.SetConditionAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSandboxesAvailable, Message: "fine"}
-	sets := []*v1alpha1.SandboxSet{set("cpu", "", 5, 5, 4, fine), set("gpu", "big", 3, 3, 0, cannot), set("huge", "big", 0, 0, 0)}
+	starting := metav1.Condition{Type: v1alpha1.SetConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSandboxesStarting, Message: "starting"}
+	refused := metav1.Condition{Type: v1alpha1.SetConditionReplicaFailure, Status: metav1.ConditionTrue, Reason: "FailedWrite", Message: "exceeded quota"}
+	sets := []*v1alpha1.SandboxSet{
+		set("cpu", "", 5, 5, 4, fine), set("gpu", "big", 3, 3, 0, cannot, refused), set("huge", "big", 0, 0, 0),
+		set("new", "", 3, 0, 0, starting, refused), set("part", "", 3, 1, 1, fine, refused), set("slow", "", 1, 1, 0, starting),
+	}
 	done := testClaim("done", "cpu", 1)
 	done.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
 	byTemplate := testClaim("template", "", 1)
@@ -138,7 +143,10 @@ func TestPools(t *testing.T) {
 		"POOL WANTED AVAILABLE STARTING WAITING CLAIMS CLAIMED REASON MESSAGE\n" +
 		"cpu 5 4 1 1 2 7 <none> <none>\n" +
 		"gpu 3 0 3 2 2 0 SandboxesCannotStart 3 sandboxes of SandboxSet gpu cannot start: Unschedulable: no node\n" +
-		"huge 0 0 0 2 2 0 <none> <none>\n"
+		"huge 0 0 0 2 2 0 <none> <none>\n" +
+		"new 3 0 0 0 0 0 FailedWrite exceeded quota\n" +
+		"part 3 1 0 0 0 0 FailedWrite exceeded quota\n" +
+		"slow 1 0 1 0 0 0 SandboxesStarting starting\n"
 	if diff := cmp.Diff(want, printed(t, poolTable(pools, true, false))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -35,7 +35,7 @@ const tryTimeout = 65 * time.Second
 //   - *IncompleteError: the claim ended with less. It is returned beside the error.
 //   - *GivenUpError: the context ended, or the server gave no clear answer for
 //     Options.RetryFor. It says what is left, and wraps the error of the context.
-//   - IsShortage, IsTooManyWaiting: nothing is stored. RetryAfter tells when to come again.
+//   - IsShortage, IsTooManyWaiting: nothing is stored. RetryAfter of the second is when to come again.
 //   - apierrors.IsAlreadyExists: there is a claim of this name that another call has made.
 //   - apierrors.IsNotFound: the claim was deleted while it was waited for.
 //   - others are those of the create, such as apierrors.IsInvalid.

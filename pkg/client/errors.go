@@ -98,7 +98,7 @@ func incomplete(claim *v1alpha1.SandboxClaim) error {
 }
 
 // IsShortage reports whether a claim was refused because too few sandboxes are available
-// now (onShortage: Fail). Nothing is stored, and RetryAfter tells when to come again.
+// now (onShortage: Fail). Nothing is stored. The server does not say when to come again.
 func IsShortage(err error) bool { return apierrors.HasStatusCause(err, v1alpha1.CauseShortage) }
 
 // IsTooManyWaiting reports whether a claim was refused because it would have to wait, and

@@ -49,9 +49,9 @@ type Options struct {
 	// at what is there, and repeats its key, has theirs taken for it.
 	User string
 
-	// RetryShortage comes again, after the Retry-After of the server, when the claim is
-	// refused because too few sandboxes are available (onShortage: Fail) or too many
-	// claims wait, until the context ends. Default false: that error is returned at once.
+	// RetryShortage repeats the create while it is refused because too few sandboxes are
+	// available (onShortage: Fail), about every second, or because too many claims wait, after
+	// the Retry-After of the server. It ends with the context. Default false: that error is returned at once.
 	RetryShortage bool
 
 	// RetryFor is how long one that gives no clear answer (a lost connection, 500, 502, 503,

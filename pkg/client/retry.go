@@ -12,6 +12,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// shortagePause is the time before a create is repeated that was refused for a shortage. The server
+// does not say how long that lasts.
+const shortagePause = time.Second
+
 // patience is how long and how often what is not answered is asked again.
 type patience struct {
 	limit   time.Duration
@@ -46,6 +50,9 @@ func (p *patience) again(ctx context.Context, err error) error {
 		return &overError{cause: fmt.Errorf("no clear answer for %s: %w", p.limit, err)}
 	}
 	delay := p.backoff.Step()
+	if IsShortage(err) {
+		delay = max(delay, shortagePause)
+	}
 	if after, ok := RetryAfter(err); ok {
 		delay = max(delay, after)
 	}

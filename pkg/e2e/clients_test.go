@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,6 +83,10 @@ func TestExampleClients(t *testing.T) {
 			return with(exec.CommandContext(ctx, "python3", script("python/claim.py"), "--server", s.Config.Host,
 				"--ca", ca, "--cert", cert, "--key", key, pool, "3"), "PYTHONDONTWRITEBYTECODE=1")
 		}, check: []string{"test", "-s", script("python/claim.py")}, short: 75},
+		"python with a kubeconfig": {needs: "python3", command: func(ctx context.Context, pool string) *exec.Cmd {
+			return with(exec.CommandContext(ctx, "python3", script("python/claim.py"), "--kubeconfig", s.Kubeconfig, pool, "3"),
+				"PYTHONDONTWRITEBYTECODE=1", "KUBECTL="+kubectl)
+		}, check: []string{"test", "-s", script("python/claim.py")}, short: 75},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath(client.needs); client.needs != "" && err != nil {
@@ -98,11 +103,43 @@ func TestExampleClients(t *testing.T) {
 			if list, err := s.Client.AgentsV1alpha1().SandboxClaims("default").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 				t.Errorf("%d claims are left, %v", len(list.Items), err)
 			}
-			if _, stderr, code := runClient(t, client.command, "nowhere"); code != 1 || !strings.Contains(stderr, "nowhere") && name != "python" {
+			if _, stderr, code := runClient(t, client.command, "nowhere"); code != 1 || !strings.Contains(stderr, "nowhere") {
 				t.Errorf("without a pool it ended with %d and said:\n%s", code, stderr)
 			}
 			if _, stderr, code := runClient(t, client.command, "empty"); code != client.short {
 				t.Errorf("with an empty pool it ended with %d and said:\n%s", code, stderr)
+			}
+		})
+	}
+}
+
+// TestPythonExampleGivesUp: the example in Python does not repeat a request to a server that it cannot
+// trust, and says that nothing is stored where it has sent nothing.
+func TestPythonExampleGivesUp(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	s := startServer(t, t.TempDir())
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := "https://" + closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct{ server, retryFor, says string }{
+		"unknown authority": {s.Config.Host, "86400", "CERTIFICATE_VERIFY_FAILED"},
+		"no server":         {nothing, "0", "it is not stored"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, stderr, code := runClient(t, func(ctx context.Context, pool string) *exec.Cmd {
+				return exec.CommandContext(ctx, "python3", "-B", filepath.Join("..", "..", "artifacts", "example", "clients", "python", "claim.py"),
+					"--server", tc.server, "--retry-for", tc.retryFor, pool)
+			}, "stock")
+			if code != 1 || !strings.Contains(stderr, tc.says) || strings.Contains(stderr, "may be stored") || strings.Contains(stderr, "Traceback") {
+				t.Errorf("ended with %d and said:\n%s", code, stderr)
 			}
 		})
 	}

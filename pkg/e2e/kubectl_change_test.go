@@ -225,5 +225,9 @@ func testShortage(t *testing.T, k *kubectl) {
 	if out := k.do(t, "get", "sbc", "-o", "name"); out != "" {
 		t.Errorf("stored: %s", out)
 	}
+	_, stderr, _ := k.run(t, builders.ClaimYAML+"  replicas: 2\n  onShortage: Fail\n", "create", "-v=6", "-f", "-")
+	if n := strings.Count(stderr, "429 Too Many Requests"); n != 1 {
+		t.Errorf("kubectl has sent the claim %d times, want once:\n%s", n, stderr)
+	}
 	expect.Claimed(t, k.claim(t, builders.ClaimYAML+"  onShortage: Fail\n", "create", "-f", "-"), 1)
 }

@@ -43,6 +43,7 @@ func TestKubectl(t *testing.T) {
 		"errors":              testErrors,
 		"errors-shortage":     testShortage,
 		"examples":            testExamples,
+		"examples-together":   testExamplesTogether,
 		"explain":             testExplain,
 		"explain-every-field": testEveryFieldIsDescribed,
 		"label":               testLabel,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -57,5 +59,36 @@ func testExamples(t *testing.T, k *kubectl) {
 	for name, n := range map[string]int{"one": 1, "batch": 10, "all-or-nothing": 7} {
 		claim := k.claim(t, "", "create", "-f", filepath.Join(examples, "claims", name+".yaml"))
 		expect.Claimed(t, claim, n)
+	}
+}
+
+// testExamplesTogether: the folders of examples are applied one after the other to one namespace,
+// without a word on stderr. Again, and nothing has changed: no folder writes to what another one has.
+func testExamplesTogether(t *testing.T, k *kubectl) {
+	root := filepath.Join("..", "..", "artifacts", "example")
+	files, err := filepath.Glob(filepath.Join(root, "*", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	folders := sets.New(root)
+	for _, file := range files {
+		folders.Insert(filepath.Dir(file))
+	}
+	// Those of claims are created, and the others are for a cluster.
+	for _, other := range []string{"claims", "quota", "rbac", "autoscaling", "agent-sandbox-autoscaling"} {
+		folders.Delete(filepath.Join(root, other))
+	}
+	for _, want := range []string{"created", "unchanged"} {
+		for _, folder := range sets.List(folders) {
+			stdout, stderr, code := k.run(t, "", "apply", "-f", folder)
+			if code != 0 || stderr != "" {
+				t.Errorf("apply -f %s ended with %d and said:\n%s%s", folder, code, stdout, stderr)
+			}
+			for line := range strings.Lines(stdout) {
+				if !strings.HasSuffix(line, " "+want+"\n") {
+					t.Errorf("apply -f %s says %q, want %s", folder, line, want)
+				}
+			}
+		}
 	}
 }

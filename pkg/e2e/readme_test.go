@@ -58,7 +58,7 @@ func TestReadme(t *testing.T) {
 	if !regexp.MustCompile(`one-\w+ +Completed +True +1 +Successfully claimed 1/1 sandboxes`).MatchString(said.String()) {
 		t.Errorf("the lines do not show what became of the claim:\n%s", said.String())
 	}
-	for _, header := range regexp.MustCompile("(?m)^    (NAME .*)$").FindAllStringSubmatch(readme, -1) {
+	for _, header := range regexp.MustCompile("(?m)^(NAME .*)$").FindAllStringSubmatch(readme, -1) {
 		if !strings.Contains(said.String(), header[1]+"\n") {
 			t.Errorf("no line prints %q:\n%s", header[1], said.String())
 		}

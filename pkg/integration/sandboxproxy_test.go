@@ -45,8 +45,8 @@ func boxAt(t *testing.T, ip string, handler http.HandlerFunc) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestSandboxProxy: who may, reaches the ports of a sandbox through the API server, and the
-// sandbox learns nothing with which it could ask the API server for anything.
+// TestSandboxProxy: a user with the right reaches the ports of a sandbox through the API server, and
+// the sandbox gets no credentials for the API server.
 func TestSandboxProxy(t *testing.T) {
 	t.Parallel()
 	server := testutil.Start(t)

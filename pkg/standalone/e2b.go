@@ -82,6 +82,10 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 	url := "http://" + listener.Addr().String()
 	fmt.Fprintf(out, "For the E2B SDK, with sandboxes of the namespace %s:\n", e2bTeam)
 	fmt.Fprintf(out, "export E2B_API_URL=%s E2B_SANDBOX_URL=%s\n", url, url)
+	// Without it getHost of the SDK names a host of e2b.app.
+	if _, port, err := net.SplitHostPort(listener.Addr().String()); err == nil {
+		fmt.Fprintf(out, "export E2B_DOMAIN=localhost:%s\n", port)
+	}
 	fmt.Fprintf(out, "export E2B_API_KEY=%s\n", raw)
 	return nil
 }

@@ -101,6 +101,9 @@ const (
 	// revision and available, and stays so until the spec or the revision changes: claims
 	// that take sandboxes away do not change it.
 	SetConditionRolledOut = "RolledOut"
+	// SetConditionReplicaFailure is true while the pool cannot be kept as it should be, and
+	// absent otherwise. Name and meaning are those of ReplicaSets.
+	SetConditionReplicaFailure = "ReplicaFailure"
 )
 
 // Reasons of the condition ScalingLimited of a SandboxSet.

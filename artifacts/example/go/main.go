@@ -66,6 +66,9 @@ func run(ctx context.Context, out io.Writer, kubeconfig, namespace, manifest str
 	if err != nil {
 		return err
 	}
+	if err := showAnswer(out, one); err != nil {
+		return err
+	}
 	ten, tookTen, err := claim(ctx, client.SandboxClaims(namespace), "ten-", set.Name, 10)
 	if err != nil {
 		return err
@@ -135,6 +138,18 @@ func claim(ctx context.Context, claims agents.SandboxClaimInterface, prefix, set
 		return nil, took, fmt.Errorf("claiming %d: %s", n, claim.Status.Message)
 	}
 	return claim, took, nil
+}
+
+// showAnswer prints what the answer to the create of a claim says of its sandboxes.
+func showAnswer(out io.Writer, claim *v1alpha1.SandboxClaim) error {
+	status := claim.Status.DeepCopy()
+	status.Conditions = nil
+	text, err := yaml.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "The answer to the create of SandboxClaim %s, without its conditions:\n\n%s", claim.Name, text)
+	return err
 }
 
 func show(out io.Writer, claims ...*v1alpha1.SandboxClaim) error {

@@ -133,8 +133,11 @@ func undecodableLeaf(js json.RawMessage, t reflect.Type, path *field.Path) *fiel
 	if err == nil {
 		return nil
 	}
-	if t == duration {
+	switch t {
+	case duration:
 		return wrongDuration(js, err, path)
+	case timestamp:
+		return wrongTime(js, err, path)
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return wrongType(js, describeType(typeErr.Type), path)

@@ -52,6 +52,18 @@ func TestFindUndecodable(t *testing.T) {
 			js:   `{"spec":{"shutdownTime":"tomorrow"}}`,
 			want: `spec.shutdownTime: Invalid value: "tomorrow": parsing time "tomorrow" as`,
 		},
+		"duration for a time": {
+			js:   `{"spec":{"shutdownTime":"30m"}}`,
+			want: `spec.shutdownTime: Invalid value: "30m": must be a time as a string in RFC 3339, such as "2030-01-02T15:04:05Z", and not a duration`,
+		},
+		"seconds for a time": {
+			js:   `{"spec":{"pauseTime":"1800"}}`,
+			want: `spec.pauseTime: Invalid value: "1800": must be a time as a string in RFC 3339, such as "2030-01-02T15:04:05Z", and not a duration`,
+		},
+		"number for a time": {
+			js:   `{"spec":{"shutdownTime":1800}}`,
+			want: `spec.shutdownTime: Invalid value: "1800": must be a time as a string in RFC 3339, such as "2030-01-02T15:04:05Z"`,
+		},
 		"time deeper down": {
 			js:   `{"spec":{"lifecycle":{"shutdownTime":"2026-13-01T00:00:00Z"}}}`,
 			want: `spec.lifecycle.shutdownTime: Invalid value: "2026-13-01T00:00:00Z"`,

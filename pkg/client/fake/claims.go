@@ -116,7 +116,7 @@ func (p shortage) refusal(claim *v1alpha1.SandboxClaim) error {
 		return invalid(claim, field.NotFound(path, name))
 	}
 	message := fmt.Sprintf("%s %s has %d of %d sandboxes available", kind, name, p.have, p.want)
-	refusal := apierrors.NewTooManyRequests(message, 1)
+	refusal := apierrors.NewTooManyRequests(message, 0)
 	details := refusal.ErrStatus.Details
 	details.Group, details.Kind, details.Name = v1alpha1.GroupName, "SandboxClaim", claim.Name
 	details.Causes = append(details.Causes, metav1.StatusCause{

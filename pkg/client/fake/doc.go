@@ -10,7 +10,7 @@
 //   - claims by templateName, sandboxTemplateRef and warmPool, served from the available
 //     sandboxes of the pools, that is of what Fill or the test has put there; status,
 //     conditions and messages, labels and annotations of the sandboxes, shutdownTime;
-//   - onShortage Fail (429 with cause and Retry-After, 422 for a set that is not there),
+//   - onShortage Fail (429 with cause, 422 for a set that is not there),
 //     Wait, AllOrNothing, and createOnNoStock: fresh sandboxes are ready at once;
 //   - claims that wait, oldest first, are served when sandboxes come, and watches tell;
 //   - TimeOut, and a claimTimeout that is shortened, end a claim with what it has;

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	pages "github.com/sandlot-io/sandlot/pkg/testutil/runbook"
 )
 
 // runbook runs commands of a page as they stand there, in a folder of its own.
@@ -31,27 +32,18 @@ func openRunbook(t *testing.T, kubeconfig string, oldnew ...string) *runbook {
 	return openPage(t, "docs/operations.md", kubeconfig, oldnew...)
 }
 
-// openPage reads the blocks of a page that have a name, which is the word after "sh" in
-// their first line.
+// openPage reads the blocks of a page that have a name.
 func openPage(t *testing.T, page, kubeconfig string, oldnew ...string) *runbook {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(repository(t), filepath.FromSlash(page)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runbook{page: page, dir: t.TempDir(), kubeconfig: kubeconfig, blocks: map[string]string{}, replaced: strings.NewReplacer(oldnew...)}
+	r := &runbook{page: page, dir: t.TempDir(), kubeconfig: kubeconfig, blocks: pages.Blocks(t, page), replaced: strings.NewReplacer(oldnew...)}
 	for i := 0; i < len(oldnew); i += 2 {
 		if !strings.Contains(string(content), oldnew[i]) {
 			t.Fatalf("%s has no %q", page, oldnew[i])
 		}
-	}
-	for _, part := range strings.Split(string(content), "\n```sh ")[1:] {
-		name, rest, _ := strings.Cut(part, "\n")
-		commands, _, found := strings.Cut(rest, "\n```\n")
-		if _, twice := r.blocks[name]; twice || !found {
-			t.Fatalf("%s has two blocks %q, or it has no end", page, name)
-		}
-		r.blocks[name] = commands + "\n"
 	}
 	return r
 }

@@ -20,7 +20,7 @@ import (
 var examples = map[string]func(t *testing.T, ns string){
 	"agent-sandbox": func(t *testing.T, ns string) {
 		const claims = "sandboxclaims.extensions.agents.x-k8s.io"
-		await(t, ns, "--for=jsonpath={.status.readyReplicas}=3", "sandboxwarmpools.extensions.agents.x-k8s.io/python")
+		await(t, ns, "--for=jsonpath={.status.readyReplicas}=3", "sandboxwarmpools.extensions.agents.x-k8s.io/python-agent")
 		for _, object := range []string{claims + "/warm", claims + "/with-env", claims + "/by-template", "sandboxes.agents.x-k8s.io/notebook"} {
 			await(t, ns, "--for=condition=Ready", object)
 		}
@@ -30,7 +30,7 @@ var examples = map[string]func(t *testing.T, ns string){
 		if got := kubectl(t, ns, "", "get", "pod", "with-env", "-o", "jsonpath={.spec.containers[0].env}"); !strings.Contains(got, "TASK") {
 			t.Errorf("its pod has the variables %s", got)
 		}
-		if got := kubectl(t, ns, "", "get", claims, "by-template", "-o", "jsonpath={.spec.warmPoolRef.name}"); got != "python" && got != "" {
+		if got := kubectl(t, ns, "", "get", claims, "by-template", "-o", "jsonpath={.spec.warmPoolRef.name}"); got != "python-agent" && got != "" {
 			t.Errorf("the older claim is of pool %q", got)
 		}
 		kubectl(t, ns, "", "get", "service", "notebook")
@@ -66,9 +66,9 @@ var examples = map[string]func(t *testing.T, ns string){
 		if pods := kubectl(t, ns, "", "get", "pods", "-o", "name"); pods != "" {
 			t.Errorf("what is paused has %s", pods)
 		}
-		kubectl(t, ns, "", "patch", "sbx", "notebook", "--type=merge", "-p", `{"spec":{"paused":false}}`)
-		await(t, ns, "--for=condition=Ready", "sbx/notebook")
-		kubectl(t, ns, "", "get", "pod", "notebook")
+		kubectl(t, ns, "", "patch", "sbx", "paused-notebook", "--type=merge", "-p", `{"spec":{"paused":false}}`)
+		await(t, ns, "--for=condition=Ready", "sbx/paused-notebook")
+		kubectl(t, ns, "", "get", "pod", "paused-notebook")
 	},
 	"quota": func(t *testing.T, ns string) {
 		await(t, ns, `--for=jsonpath={.status.hard.count/sandboxclaims\.agents\.kruise\.io}=3`, "quota/sandboxes")

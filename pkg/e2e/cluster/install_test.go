@@ -175,7 +175,9 @@ func TestAccess(t *testing.T) {
 	}{
 		{"list", group, "sandboxes", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin sandlot-claimer sandlot-sandbox-reader"},
 		{"list", group, "sandboxclaims", "", ns, "", "controller-manager view edit admin sandlot-view sandlot-edit sandlot-admin sandlot-claimer"},
-		{"list", group, "sandboxsets", "", ns, "", "controller-manager view edit admin sandlot-view sandlot-edit sandlot-admin"},
+		{"list", group, "sandboxsets", "", ns, "", "controller-manager view edit admin sandlot-view sandlot-edit sandlot-admin sandlot-claimer"},
+		{"watch", group, "sandboxsets", "", ns, "", "controller-manager view edit admin sandlot-view sandlot-edit sandlot-admin sandlot-claimer"},
+		{"get", group, "sandboxtemplates", "", ns, "", "controller-manager view edit admin sandlot-view sandlot-edit sandlot-admin"},
 		{"list", group, "sandboxtemplates", "", ns, "", "controller-manager view edit admin sandlot-view sandlot-edit sandlot-admin"},
 		{"create", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-claimer"},
 		{"patch", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin"},

@@ -30,13 +30,15 @@ type gateway struct {
 	*program.Server
 	// url is where the API is served.
 	url string
+	// domain is that of hosts of sandboxes.
+	domain string
 	// key is that of team, and otherKey that of otherTeam.
 	key, otherKey string
 	// fleet is envd in the sandboxes; nil if there is none.
 	fleet *envdtest.Fleet
 }
 
-var printed = regexp.MustCompile(`\b(E2B_API_URL|E2B_API_KEY)=(\S+)`)
+var printed = regexp.MustCompile(`\b(E2B_API_URL|E2B_API_KEY|E2B_DOMAIN)=(\S+)`)
 
 // start starts one.
 func start(t *testing.T) *gateway {
@@ -74,9 +76,12 @@ func startAlone(t *testing.T, dir string) *gateway {
 			g.url = variable[2]
 		case "E2B_API_KEY":
 			g.key = variable[2]
+		case "E2B_DOMAIN":
+			g.domain = variable[2]
 		}
 	}
-	if !strings.HasPrefix(g.url, "http://127.0.0.1:") || !strings.HasPrefix(g.key, "e2b_") {
+	port, local := strings.CutPrefix(g.url, "http://127.0.0.1:")
+	if !local || g.domain != "localhost:"+port || !strings.HasPrefix(g.key, "e2b_") {
 		t.Fatalf("sandlot up did not tell where the E2B API is:\n%s", g.Stdout.String())
 	}
 	return g

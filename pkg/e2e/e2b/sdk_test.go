@@ -25,7 +25,7 @@ func TestSDK(t *testing.T) {
 		"unserved":   {file: "unserved", replicas: 1},
 		"keys":       {file: "keys", replicas: 1, env: []string{"OTHER_KEY=" + g.otherKey}},
 		"commands":   {file: "commands", replicas: 1},
-		"forms":      {file: "forms", replicas: 1},
+		"forms":      {file: "forms", replicas: 1, env: []string{"E2B_DOMAIN=" + g.domain}},
 		"e2b 2.50":   {file: "old", replicas: 1, env: []string{"SDK=e2b-2-50"}},
 		"e2b 2.8":    {file: "old", replicas: 1, env: []string{"SDK=e2b-2-8"}},
 		"e2b 1.13":   {file: "old", replicas: 1, env: []string{"SDK=e2b-1-13"}},

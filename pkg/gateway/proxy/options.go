@@ -51,7 +51,7 @@ var _ Forwarder = &sandboxproxy.Proxy{}
 type Options struct {
 	// Table knows the sandboxes.
 	Table Table
-	// Forwarder is a sandboxproxy.Proxy whose option Error is ForwardError.
+	// Forwarder is a sandboxproxy.Proxy whose option Error is ForwardError, or SimulatedForwardError.
 	Forwarder Forwarder
 	// Token returns the access token of the runtime of a sandbox. It is called for each request to a
 	// private sandbox that has a token, so it should cache.

@@ -84,7 +84,11 @@ func New(c Config) (*Gateway, error) {
 	table := routes.New(own, routes.Options{
 		AllowLoopback: c.AllowLoopback, QPS: c.RESTConfig.QPS, Burst: c.RESTConfig.Burst, Pods: pods, Connections: forwarded,
 	})
-	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: proxy.ForwardError, Connections: forwarded})
+	forwardError := proxy.ForwardError
+	if c.AllowLoopback {
+		forwardError = proxy.SimulatedForwardError
+	}
+	forwarder := sandboxproxy.New(sandboxproxy.Options{Resolve: table.Resolve, Error: forwardError, Connections: forwarded})
 	var domain string
 	if len(c.Domains) > 0 {
 		domain = c.Domains[0]

@@ -58,7 +58,9 @@ func statusError(claim *v1alpha1.SandboxClaim, err error) error {
 			field.Invalid(spec.Child("replicas"), claim.Spec.Replicas, err.Error()),
 		})
 	case errors.As(err, &shortage):
-		return tryAgain(claim, shortage, shortage.RetryAfter, v1alpha1.CauseShortage, spec.Child("replicas").String())
+		// No Retry-After: the user asked for an answer at once, and clients such as kubectl follow
+		// it by themselves, ten times.
+		return tryAgain(claim, shortage, 0, v1alpha1.CauseShortage, spec.Child("replicas").String())
 	case errors.As(err, &tooMany):
 		return tryAgain(claim, tooMany, tooMany.RetryAfter, v1alpha1.CauseTooManyWaiting, "")
 	case errors.As(err, &throttled):
@@ -91,7 +93,7 @@ func notFound(claim *v1alpha1.SandboxClaim, spec *field.Path) *field.Error {
 	return field.NotFound(spec.Child("templateName"), claim.Spec.TemplateName)
 }
 
-// tryAgain is the refusal of a claim that may be served later.
+// tryAgain is the refusal of a claim that may be served later. It has a Retry-After if that is not 0.
 func tryAgain(claim *v1alpha1.SandboxClaim, err error, after time.Duration, cause metav1.CauseType, field string) error {
 	refusal := apierrors.NewTooManyRequests(err.Error(), int(math.Ceil(after.Seconds())))
 	details := refusal.ErrStatus.Details

@@ -37,10 +37,8 @@ func TestErrors(t *testing.T) {
 	details := func(retryAfter int32, causes ...metav1.StatusCause) *metav1.StatusDetails {
 		return &metav1.StatusDetails{Name: "mine", Group: claimResource.Group, Kind: "SandboxClaim", RetryAfterSeconds: retryAfter, Causes: causes}
 	}
-	shortage := func(after time.Duration) error {
-		return fmt.Errorf("binding: %w", &allocator.ShortageError{Set: "pool", Wanted: 3, Available: 1, RetryAfter: after})
-	}
 	const short = "SandboxSet pool has 1 of 3 sandboxes available"
+	const tooMany = "too few sandboxes are available now, and no more claims of this user may wait in namespace default, which has places for 7"
 	shortCause := metav1.StatusCause{Type: "SandboxShortage", Field: "spec.replicas", Message: short}
 	tests := map[string]struct {
 		err    error
@@ -74,14 +72,14 @@ func TestErrors(t *testing.T) {
 			}),
 		},
 		"shortage": {
-			err:  shortage(time.Second),
+			err:  fmt.Errorf("binding: %w", &allocator.ShortageError{Set: "pool", Wanted: 3, Available: 1}),
 			code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests,
-			message: short, details: details(1, shortCause),
+			message: short, details: details(0, shortCause), // without Retry-After, which kubectl follows by itself
 		},
-		"shortage, part of a second": {
-			err:  shortage(1100 * time.Millisecond),
+		"too many wait": {
+			err:  &allocator.TooManyWaitingError{Namespace: "default", Most: 7, RetryAfter: 1100 * time.Millisecond},
 			code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests,
-			message: short, details: details(2, shortCause),
+			message: tooMany, details: details(2, metav1.StatusCause{Type: "TooManyWaitingClaims", Message: tooMany}),
 		},
 		"unknown outcome": {
 			err:  fmt.Errorf("binding: %w", allocator.ErrUnknownOutcome),
@@ -195,7 +193,7 @@ func newTestREST(t *testing.T, binder Binder) *REST {
 
 // A dry run that would be refused is refused alike.
 func TestDryRunErrors(t *testing.T) {
-	binder := &fakeBinder{err: &allocator.ShortageError{Set: "pool", Wanted: 1, RetryAfter: time.Second}}
+	binder := &fakeBinder{err: &allocator.ShortageError{Set: "pool", Wanted: 1}}
 	r := newTestREST(t, binder)
 	ctx := registrytest.Context(t, "sandboxclaims")
 	dry := []string{metav1.DryRunAll}
@@ -216,7 +214,7 @@ func TestDryRunErrors(t *testing.T) {
 // A claim that would be refused for shortage is refused before it is admitted, and
 // so before it is charged to a quota.
 func TestShortageComesBeforeAdmission(t *testing.T) {
-	short := &allocator.ShortageError{Set: "pool", Wanted: 1, RetryAfter: time.Second}
+	short := &allocator.ShortageError{Set: "pool", Wanted: 1}
 	binder := &fakeBinder{short: short}
 	r := newTestREST(t, binder)
 	ctx := registrytest.Context(t, "sandboxclaims")

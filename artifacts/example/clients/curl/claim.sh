@@ -56,7 +56,7 @@ body="{\"apiVersion\":\"agents.kruise.io/v1alpha1\",\"kind\":\"SandboxClaim\",
   \"metadata\":{\"name\":\"$name\",\"annotations\":{\"client.sandlot.io/key\":\"$key\"}},
   \"spec\":{\"templateName\":\"$pool\",\"replicas\":$replicas,\"onShortage\":\"Fail\"}}"
 for try in 1 2 3 4 5 6; do
-  case $(call --data "$body" "$claims") in
+  case $(call --data "$body" "$claims?fieldValidation=Strict") in
     201) break ;;
     409) # A try before has come through, if it has our key.
       [[ $(call "$claims/$name") == 200 ]] && is_ours && break

@@ -60,8 +60,7 @@ func run(ctx context.Context, kubeconfig, namespace, pool string, replicas int32
 	var short *client.IncompleteError
 	switch {
 	case client.IsShortage(err):
-		after, _ := client.RetryAfter(err)
-		return fmt.Errorf("no sandboxes now, come again in %s: %w", after, err)
+		return fmt.Errorf("no sandboxes now, try again later: %w", err)
 	case errors.As(err, &short):
 		return errors.Join(err, client.GiveBack(ctx, agents, short.Claim))
 	case err != nil:

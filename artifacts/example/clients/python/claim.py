@@ -4,29 +4,52 @@
 
 """Claims sandboxes, prints their names, and gives them back.
 
-It needs the standard library alone. With the official client, the same calls are
+It needs the standard library alone, and kubectl to read a kubeconfig: the library has no
+YAML. With the official client, the same calls are
 CustomObjectsApi.create_namespaced_custom_object and watch.Watch().stream; set
 _request_timeout on each of them.
 """
 
 import argparse
+import base64
 import http.client
 import json
+import os
 import random
 import secrets
+import socket
 import ssl
+import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 
 
+class Refused(Exception):
+    """The server refused a request. The text is the message of its Status."""
+
+    def __init__(self, error):
+        text = error.read()
+        try:
+            status = json.loads(text)
+            message = status["message"]
+        except (ValueError, TypeError, KeyError):
+            status, message = {}, text.decode(errors="replace").strip() or error.reason
+        super().__init__(f"{error.code}: {message}")
+        self.code = error.code
+        self.causes = {cause.get("reason") for cause in (status.get("details") or {}).get("causes") or []}
+
+
 class Shortage(Exception):
     """Too few sandboxes now, or too many claims wait. Nothing is stored."""
 
-    def __init__(self, message, retry_after):
-        super().__init__(message)
-        self.retry_after = retry_after
+
+def sent(error):
+    """Whether a request that failed may have reached the server."""
+    reason = getattr(error, "reason", error)
+    return not isinstance(reason, (socket.gaierror, ConnectionRefusedError, ssl.SSLError))
 
 
 class Claims:
@@ -48,8 +71,11 @@ class Claims:
         return urllib.request.urlopen(request, timeout=65, context=self.context)
 
     def call(self, method, path="", body=None):
-        with self.open(method, path, body) as answer:
-            return json.load(answer)
+        try:
+            with self.open(method, path, body) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise Refused(error) from error
 
     def claim_and_wait(self, spec, retry_for=60):
         """Returns the claim when it is Completed. It may have less than it asked for."""
@@ -62,19 +88,24 @@ class Claims:
             "metadata": {"name": name, "annotations": {"client.sandlot.io/key": key}},
             "spec": spec,
         }
-        until, delay = time.monotonic() + retry_for, 0.1
+        until, delay, maybe = time.monotonic() + retry_for, 0.1, False
         while True:
             try:
                 claim = self.create(claim, key)
                 break
-            except urllib.error.HTTPError as error:
+            except Refused as error:
                 if error.code not in (408, 429) and error.code < 500:
                     raise
+                maybe = maybe or error.code != 429
                 last = error
-            except (OSError, http.client.HTTPException, ValueError) as error:  # no whole answer: it is not known whether it is stored
+            except (OSError, http.client.HTTPException, ValueError) as error:  # no whole answer
+                if isinstance(getattr(error, "reason", error), ssl.SSLError):
+                    raise  # who cannot be trusted now cannot be trusted later
+                maybe = maybe or sent(error)
                 last = error
             if time.monotonic() > until:
-                raise RuntimeError(f"gave up on claim {name}; it may be stored") from last
+                stored = "it may be stored" if maybe else "it is not stored"
+                raise RuntimeError(f"gave up on claim {name}; {stored}: {last}") from last
             time.sleep(delay * random.uniform(1, 1.5))
             delay = min(2 * delay, 5)
         while claim["status"]["phase"] != "Completed":
@@ -83,13 +114,10 @@ class Claims:
 
     def create(self, claim, key):
         try:
-            return self.call("POST", body=claim)
-        except urllib.error.HTTPError as error:
-            status = json.loads(error.read() or b"{}") if error.code in (409, 429) else {}
-            details = status.get("details") or {}
-            causes = {cause.get("reason") for cause in details.get("causes") or []}
-            if error.code == 429 and causes & {"SandboxShortage", "TooManyWaitingClaims"}:
-                raise Shortage(status["message"], details.get("retryAfterSeconds", 1)) from error
+            return self.call("POST", "?fieldValidation=Strict", claim)
+        except Refused as error:
+            if error.code == 429 and error.causes & {"SandboxShortage", "TooManyWaitingClaims"}:
+                raise Shortage(str(error)) from error
             if error.code == 409:  # a try before has come through, if it has our key
                 there = self.call("GET", "/" + claim["metadata"]["name"])
                 if there["metadata"].get("annotations", {}).get("client.sandlot.io/key") == key:
@@ -119,17 +147,29 @@ class Claims:
         self.call("DELETE", "/" + name, {"preconditions": {"uid": uid}})
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Claim sandboxes and give them back.")
-    parser.add_argument("--server", required=True, help="URL of the API server")
-    parser.add_argument("--namespace", default="default")
-    parser.add_argument("--ca", help="file with the certificate of the server's authority")
-    parser.add_argument("--cert", help="file with the certificate of the client")
-    parser.add_argument("--key", help="file with its key")
-    parser.add_argument("--token-file", help="file with a token, instead of a certificate")
-    parser.add_argument("pool", nargs="?", default="python")
-    parser.add_argument("replicas", nargs="?", type=int, default=1)
-    args = parser.parse_args()
+def from_kubeconfig(path):
+    """Returns server, namespace, SSL context and token of the current context of a kubeconfig."""
+    command = [os.environ.get("KUBECTL", "kubectl"), "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
+    if path:
+        command += ["--kubeconfig", path]
+    config = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    if "exec" in user or "auth-provider" in user:
+        sys.exit("this example takes certificates and tokens, and runs no program for credentials")
+    authority = cluster.get("certificate-authority-data")
+    context = ssl.create_default_context(cadata=base64.b64decode(authority).decode() if authority else None)
+    if "client-certificate-data" in user:
+        with tempfile.NamedTemporaryFile() as file:  # ssl reads certificates from files only
+            for part in ("client-certificate-data", "client-key-data"):
+                file.write(base64.b64decode(user[part]) + b"\n")
+            file.flush()
+            context.load_cert_chain(file.name)
+    namespace = config["contexts"][0]["context"].get("namespace", "default")
+    return cluster["server"], namespace, context, user.get("token")
+
+
+def from_flags(args):
+    """Returns the same of the flags."""
     context = ssl.create_default_context(cafile=args.ca)
     if args.cert:
         context.load_cert_chain(args.cert, args.key)
@@ -137,12 +177,38 @@ def main():
     if args.token_file:
         with open(args.token_file, encoding="utf-8") as file:
             token = file.read().strip()
-    claims = Claims(args.server, args.namespace, context, token)
+    return args.server, "default", context, token
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Claim sandboxes and give them back.")
+    parser.add_argument("--kubeconfig", help="file to take server and user from; default: that of kubectl")
+    parser.add_argument("--server", help="URL of the API server, in place of a kubeconfig")
+    parser.add_argument("--namespace")
+    parser.add_argument("--ca", help="with --server: file with the certificate of the server's authority")
+    parser.add_argument("--cert", help="with --server: file with the certificate of the client")
+    parser.add_argument("--key", help="with --server: file with its key")
+    parser.add_argument("--token-file", help="with --server: file with a token, instead of a certificate")
+    parser.add_argument("--retry-for", type=float, default=60, help="seconds to repeat a request without a clear answer")
+    parser.add_argument("pool", nargs="?", default="python")
+    parser.add_argument("replicas", nargs="?", type=int, default=1)
+    args = parser.parse_args()
+    server, namespace, context, token = from_flags(args) if args.server else from_kubeconfig(args.kubeconfig)
+    claims = Claims(server, args.namespace or namespace, context, token)
     try:
-        claim = claims.claim_and_wait({"templateName": args.pool, "replicas": args.replicas, "onShortage": "Fail"})
+        return claim_once(claims, args)
     except Shortage as error:
-        print(f"{error}; come again in {error.retry_after} s", file=sys.stderr)
+        print(f"{error}; try again later", file=sys.stderr)
         return 75
+    except (Refused, RuntimeError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def claim_once(claims, args):
+    """Claims, prints what there is, gives it back, and returns the exit status."""
+    spec = {"templateName": args.pool, "replicas": args.replicas, "onShortage": "Fail"}
+    claim = claims.claim_and_wait(spec, args.retry_for)
     # Completed is not success.
     status = claim["status"]
     for sandbox in status.get("sandboxes", []):

@@ -20,14 +20,10 @@ import (
 const maxMessage = 2048
 
 const (
-	// conditionReplicaFailure is true on a SandboxSet while its pool cannot be kept
-	// as it should be, and absent otherwise. Name and meaning are those of
-	// ReplicaSets.
-	conditionReplicaFailure = "ReplicaFailure"
-	// reasonFailedWrite is a reason of conditionReplicaFailure: a sandbox could not be
+	// reasonFailedWrite is a reason of the condition ReplicaFailure: a sandbox could not be
 	// created or deleted, or a SandboxTemplate of a revision. The message is the server's.
 	reasonFailedWrite = "FailedWrite"
-	// reasonSandboxesFail is a reason of conditionReplicaFailure: sandboxes of the
+	// reasonSandboxesFail is a reason of the condition ReplicaFailure: sandboxes of the
 	// current template fail or end, and are replaced at growing intervals.
 	reasonSandboxesFail = "SandboxesFail"
 )

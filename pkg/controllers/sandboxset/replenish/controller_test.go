@@ -491,7 +491,7 @@ func testQuota(t *testing.T, f *fixture) {
 	mu.Unlock()
 	f.wantStatus(5, 0, 5, 0)
 	conditions := f.set().Status.Conditions
-	if refused := meta.FindStatusCondition(conditions, conditionReplicaFailure); refused == nil || !strings.Contains(refused.Message, "exceeded quota") {
+	if refused := meta.FindStatusCondition(conditions, v1alpha1.SetConditionReplicaFailure); refused == nil || !strings.Contains(refused.Message, "exceeded quota") {
 		t.Errorf("conditions %+v", conditions)
 	}
 	const refusal = "SandboxSet pool cannot make sandboxes: sandboxes.agents.kruise.io is forbidden: exceeded quota"

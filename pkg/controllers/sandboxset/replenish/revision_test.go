@@ -549,7 +549,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	}
 	f.wantPooled(2)
 	s := f.set().Status
-	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, conditionReplicaFailure) != nil {
+	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, v1alpha1.SetConditionReplicaFailure) != nil {
 		f.Errorf("status %+v", s)
 	}
 	f.pass(holderRetry)
@@ -821,7 +821,7 @@ func testHolderCannotBeMade(t *testing.T, f *fixture) {
 	f.refuseTemplates(apierrors.NewForbidden(v1alpha1.Resource("sandboxtemplates"), "", errors.New("exceeded quota")))
 	f.wantRetry()
 	f.wantPooled(0)
-	if got := meta.FindStatusCondition(f.set().Status.Conditions, conditionReplicaFailure); got == nil || !strings.Contains(got.Message, "exceeded quota") {
+	if got := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.SetConditionReplicaFailure); got == nil || !strings.Contains(got.Message, "exceeded quota") {
 		t.Errorf("condition %+v", got)
 	}
 	f.funcs.Create = nil

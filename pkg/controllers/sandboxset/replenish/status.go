@@ -46,9 +46,9 @@ func (b *statusBuilder) build() v1alpha1.SandboxSetStatus {
 	b.setRolledOut()
 	b.setScalingLimited()
 	if b.replicaFailure == nil {
-		meta.RemoveStatusCondition(&b.status.Conditions, conditionReplicaFailure)
+		meta.RemoveStatusCondition(&b.status.Conditions, v1alpha1.SetConditionReplicaFailure)
 	} else {
-		b.setCondition(conditionReplicaFailure, metav1.ConditionTrue, b.replicaFailure.reason, b.replicaFailure.message)
+		b.setCondition(v1alpha1.SetConditionReplicaFailure, metav1.ConditionTrue, b.replicaFailure.reason, b.replicaFailure.message)
 	}
 	return b.status
 }

@@ -32,12 +32,12 @@ func TestStatus(t *testing.T) {
 	b := builderOf(o)
 	b.replicaFailure = &problem{reasonFailedWrite, "quota"}
 	failed := b.build()
-	told := meta.FindStatusCondition(failed.Conditions, conditionReplicaFailure)
+	told := meta.FindStatusCondition(failed.Conditions, v1alpha1.SetConditionReplicaFailure)
 	if told == nil || told.Message != "quota" || told.ObservedGeneration != 7 || !told.LastTransitionTime.Time.Equal(epoch) {
 		t.Errorf("conditions after a failure: %+v", failed.Conditions)
 	}
 	set.Status = failed
-	if got := builderOf(o).build(); meta.FindStatusCondition(got.Conditions, conditionReplicaFailure) != nil {
+	if got := builderOf(o).build(); meta.FindStatusCondition(got.Conditions, v1alpha1.SetConditionReplicaFailure) != nil {
 		t.Errorf("conditions after a success: %+v", got.Conditions)
 	}
 }

@@ -11,7 +11,7 @@ const gateway = new URL(process.env.E2B_API_URL)
 const sandbox = await Sandbox.create(process.env.POOL)
 const port = 49983
 const host = sandbox.getHost(port)
-assert.ok(host.startsWith(`${port}-${sandbox.sandboxId}.`), host)
+assert.equal(host, `${port}-${sandbox.sandboxId}.${process.env.E2B_DOMAIN}`)
 
 function request(form, method, path, { headers = {}, body } = {}) {
   return new Promise((resolve, reject) => {
