@@ -120,11 +120,11 @@ func TestProgressOfAnImage(t *testing.T) {
 		},
 		"and resources that there are not, in the end": {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2)), requests: four, limits: four,
-			is: Progress{Step: StepFailed, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
+			is: Progress{Step: StepRevert, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
 		},
 		"and resources that there were not before it was asked for": {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2), later), requests: four, limits: four,
-			is: Progress{Step: StepFailed, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
+			is: Progress{Step: StepRevert, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
 		},
 		"and resources that there were not for an earlier resize": {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 1), later), requests: four, limits: four,

@@ -197,6 +197,9 @@ const (
 	ReasonRuntimeRestarted = "RuntimeRestarted"
 	// ReasonInplaceUpdating means that an update in place runs.
 	ReasonInplaceUpdating = "InplaceUpdating"
+	// ReasonInplaceReverting goes with the condition InplaceUpdate and means that the node does not
+	// resize the pod, and that what the pod was asked to have is taken back.
+	ReasonInplaceReverting = "InplaceReverting"
 	// ReasonStartContainerFailed means that a container waits and cannot start.
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.

@@ -121,10 +121,13 @@ const variable = "of-mine"
 
 // claim claims one sandbox, with a variable for its runtime unless that is empty, and returns its
 // name.
-func (s *story) claim(value string) string {
+func (s *story) claim(value string, changes ...func(*v1alpha1.SandboxClaim)) string {
 	s.Helper()
 	wanted := builders.Claim(claimName, 1)
 	wanted.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+	for _, change := range changes {
+		change(wanted)
+	}
 	if value != "" {
 		wanted.Spec.EnvVars = map[string]string{"VARIABLE": value}
 	}

@@ -53,15 +53,31 @@ func updateInPlace(o *observation, p *plan) {
 		p.action = actionInspect
 		return
 	}
+	if why, reverting := inplace.Reverting(o.sandbox); reverting {
+		revertResize(o, p, why)
+		return
+	}
 	progress := inplace.ProgressOf(o.inplace.pod, o.inplace.template, o.inplace.goal, o.inplace.told)
 	switch progress.Step {
 	case inplace.StepPatch:
 		p.resize, p.image = progress.Patch, progress.ImagePatch
-	case inplace.StepWait:
+	case inplace.StepWait, inplace.StepRevert:
 	case inplace.StepDone, inplace.StepFailed:
 		p.syncReadiness(o)
 	}
 	p.setInplaceUpdate(o, progress)
+}
+
+// revertResize asks for what the pod has, which the node does not change, and ends the update. The
+// condition says so before that, or the next plan would ask for the same again.
+func revertResize(o *observation, p *plan, why string) {
+	if told := o.inplace.told; !told.Resize && told.ResizeRefused == "" {
+		p.resize = inplace.RevertPatch(o.inplace.pod, o.inplace.template, o.inplace.goal)
+	}
+	if p.resize == nil {
+		p.syncReadiness(o)
+		p.setInplaceUpdate(o, inplace.Progress{Step: inplace.StepFailed, Message: why})
+	}
 }
 
 func (p *plan) setInplaceUpdate(o *observation, progress inplace.Progress) {
