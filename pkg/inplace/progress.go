@@ -23,6 +23,8 @@ type Progress struct {
 	Patch, ImagePatch []byte
 	// Message says why it failed, and while it waits what the node says, if anything.
 	Message string
+	// IsEnding reports that the container of before has not ended yet. Message says so.
+	IsEnding bool
 	// Image is how the change of the image ended, if it did.
 	Image ImageResult
 }
@@ -81,7 +83,7 @@ func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told
 	case asks, image.Step == StepFailed:
 		return image
 	case image.Step == StepWait:
-		return Progress{Step: StepWait, Message: cmp.Or(image.Message, resize.Message)}
+		return Progress{Step: StepWait, Message: cmp.Or(image.Message, resize.Message), IsEnding: image.IsEnding}
 	}
 	resize.Image = image.Image
 	return resize

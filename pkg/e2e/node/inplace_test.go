@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
 )
 
 // TestResize: a claim gets a container with the cpu that it asks for, without a restart.
@@ -76,6 +78,45 @@ func TestDeferredResize(t *testing.T) {
 	s.sandbox(name, isReady)
 	expectSmall()
 	s.expectVariable()
+}
+
+// TestImageOfStubbornProcess: the image of a container is changed whose process ignores SIGTERM, although
+// that takes longer than a sandbox may take to be ready. Meanwhile the sandbox says why.
+func TestImageOfStubbornProcess(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	spec := shellPod()
+	spec.InitContainers, spec.Volumes, spec.Containers[0].VolumeMounts = nil, nil, nil
+	spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
+	spec.TerminationGracePeriodSeconds = new(int64(40))
+	s.fill(1, spec)
+	changes, err := s.Sandboxes(s.namespace).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	name := s.claim("", func(claim *v1alpha1.SandboxClaim) {
+		claim.Spec.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{Image: realnode.OtherShellImage}
+		claim.Spec.WaitReadyTimeout, claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 30 * time.Second}, &metav1.Duration{Duration: expect.Patience}
+	})
+	s.sandbox(name, isResized(metav1.ConditionTrue))
+	if got := s.kubectl("exec", name, "--", "cat", "/etc/version"); got != "2\n" {
+		t.Errorf("it runs version %q", got)
+	}
+	for change := range changes.ResultChan() {
+		sandbox, ok := change.Object.(*v1alpha1.Sandbox)
+		if !ok {
+			t.Fatalf("a watch has %+v", change.Object)
+		}
+		update := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+		switch {
+		case sandbox.Name != name || update == nil:
+		case update.Status == metav1.ConditionTrue:
+			t.Fatal("it has never said why that takes long")
+		case strings.Contains(update.Message, "if it ignores SIGTERM, it is killed after 40s"):
+			return
+		}
+	}
 }
 
 // requesting is a template whose container requests cpu.
