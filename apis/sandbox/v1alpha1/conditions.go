@@ -211,6 +211,9 @@ const (
 	// ReasonUnschedulable means that no node takes the pod. The message is the
 	// scheduler's.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonNodeLost means that the node of the pod is gone from the cluster. The pod may still run, or
+	// not: its kubelet, which would report that, is gone as well.
+	ReasonNodeLost = "NodeLost"
 	// ReasonEvicted means that the kubelet evicted the pod, for want of memory say. It is
 	// one of the reasons that a pod gives for its end itself; others are Preempting,
 	// NodeShutdown, Terminated and DeadlineExceeded. The sandbox is Failed, as with

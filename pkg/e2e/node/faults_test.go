@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestProgramsOfNodeCrash: sandboxes outlive the kubelet and containerd.
@@ -50,6 +52,37 @@ func TestReboot(t *testing.T) {
 	}
 	s.sandbox(name, isReadyAgain)
 	s.expectVariable()
+}
+
+// TestNodeDeleted: when the object of a node is deleted, the sandboxes there are no longer available or
+// ready, although their pods say so. When the node is back, so is the pool.
+func TestNodeDeleted(t *testing.T) {
+	s := begin(t)
+	s.fill(1, shellPod("sleep", "infinity"))
+	name := s.claim("")
+	expect.FullPool(t, s, s.namespace, "pool", 1)
+	if err := s.kube.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
+		ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
+		if ready.Reason != v1alpha1.ReasonNodeLost || ready.Status != metav1.ConditionFalse {
+			return fmt.Errorf("its condition is %+v", ready)
+		}
+		return nil
+	})
+	s.eventually(func(ctx context.Context) error {
+		set, err := s.SandboxSets(s.namespace).Get(ctx, "pool", metav1.GetOptions{})
+		if err == nil && set.Status.AvailableReplicas != 0 {
+			err = fmt.Errorf("the set says %+v", set.Status)
+		}
+		return err
+	})
+	// A kubelet registers its node when it starts.
+	if err := node.KillProgram("kubelet"); err != nil {
+		t.Fatal(err)
+	}
+	expect.FullPool(t, s, s.namespace, "pool", 1)
 }
 
 // isReadyAgain returns an error unless a sandbox is ready after its container has restarted.

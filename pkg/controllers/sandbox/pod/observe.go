@@ -131,6 +131,7 @@ func (c *Controller) observe(ctx context.Context, key types.NamespacedName, sand
 		revision:      revision,
 		isPodExpected: c.memory.podExpectations.remaining(key) > 0,
 		isInBackoff:   c.memory.createBackoff.remaining(key) > 0,
+		nodes:         c.nodes,
 		now:           c.clock.Now(),
 	}
 	o.pod, err = getPod(ctx, c.client, key, client.UnsafeDisableDeepCopy)

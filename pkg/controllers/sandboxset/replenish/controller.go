@@ -16,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/nodes"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	// MaxPendingTimeout is for how long a sandbox may be Pending before it counts as one
 	// that fails to start.
 	MaxPendingTimeout time.Duration
+	// NodeTimeout is for how long a node must take no pods before the unused sandboxes on it are
+	// replaced.
+	NodeTimeout time.Duration
 	// Events are recorded on the sets.
 	Events bool
 	// Lookup finds the templates that sets refer to. Required.
@@ -58,7 +62,7 @@ type Controller struct {
 // New returns a Controller that reads and writes through c. Its parts share empty caches; Register
 // fills them, because the indexes need the manager's cache.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{nodeTimeout: o.NodeTimeout}
 	o.MaxPendingTimeout = clampPendingTimeout(o.MaxPendingTimeout)
 	content := podtemplate.NewCache()
 	tmpl := &revisionTemplates{
@@ -71,9 +75,12 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		demand:            &demand{client: c, caches: cached, claims: claims},
 		writer:            &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
 		watches:           &watches{clock: clk, caches: cached, states: states, claims: claims},
-		nodes:             newNodeStates(clk, cached),
+		nodes:             newNodeStates(clk, cached, o.NodeTimeout),
 	}
 }
+
+// NodeHandler returns what has to hear of nodes.
+func (c *Controller) NodeHandler() nodes.Handler { return c.nodes }
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandboxset-replenish" }
@@ -122,9 +129,6 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
 		Watches(&v1alpha1.SandboxTemplate{}, c.watches.watchRevisionTemplates())
 	if c.options.Lookup.Cluster {
-		if err := c.nodes.watchNodes(mgr); err != nil {
-			return err
-		}
 		b = b.Watches(&corev1.PodTemplate{}, setUsers.Events(enqueue)).WatchesRawSource(c.nodes.source())
 	}
 	return b.Complete(c)
