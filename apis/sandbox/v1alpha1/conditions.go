@@ -195,6 +195,9 @@ const (
 	// ReasonRuntimeRestarted means that the pod is ready, and that a container of it was restarted, so
 	// that its agent-runtime is set up again.
 	ReasonRuntimeRestarted = "RuntimeRestarted"
+	// ReasonContainerRestarted means that the pod is ready, and that a container of it was restarted a
+	// moment ago. A sandbox that no one uses yet is not ready then, because it may end again.
+	ReasonContainerRestarted = "ContainerRestarted"
 	// ReasonInplaceUpdating means that an update in place runs.
 	ReasonInplaceUpdating = "InplaceUpdating"
 	// ReasonInplaceReverting goes with the condition InplaceUpdate and means that the node does not

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/nodes"
@@ -153,12 +151,4 @@ func (k *knownNodes) source() source.Source {
 		k.queue = q
 		return nil
 	})
-}
-
-// readiness returns the condition Ready of the sandbox by its pod, and by its node.
-func (o *observation) readiness() (metav1.ConditionStatus, string, string) {
-	if o.nodes.isGone(o.pod) {
-		return metav1.ConditionFalse, v1alpha1.ReasonNodeLost, fmt.Sprintf("Node %s is gone from the cluster", o.pod.Spec.NodeName)
-	}
-	return readinessOf(o.pod)
 }

@@ -87,11 +87,12 @@ func restartPolicyOf(spec *corev1.PodSpec) corev1.RestartPolicy {
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var small []corev1.ContainerStatus
 	for i := range statuses {
-		if waiting := statuses[i].State.Waiting; waiting != nil || statuses[i].RestartCount != 0 {
-			small = append(small, corev1.ContainerStatus{
-				Name: statuses[i].Name, State: corev1.ContainerState{Waiting: waiting}, RestartCount: statuses[i].RestartCount,
-			})
+		state := statuses[i].State
+		if state.Waiting == nil && statuses[i].RestartCount == 0 {
+			continue
 		}
+		state.Terminated = nil
+		small = append(small, corev1.ContainerStatus{Name: statuses[i].Name, State: state, RestartCount: statuses[i].RestartCount})
 	}
 	return small
 }

@@ -131,7 +131,7 @@ func completePlan(o *observation, p *plan) {
 	claims.Observe(&p.status, o.sandbox.Generation)
 	p.wantsFinalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	p.podNameAction = o.podNameActionFor(&p.status)
-	p.requeueAfter = queue.MinRequeue(o.untilExpiry(), p.requeueAfter)
+	p.requeueAfter = queue.MinRequeue(o.untilExpiry(), p.requeueAfter, o.untilQuiet())
 }
 
 // pause deletes the pod.
