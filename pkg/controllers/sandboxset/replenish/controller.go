@@ -111,10 +111,14 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	recycled, err := index.NewRecycledByPool(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
 	*c.caches = caches{
 		sandboxes: sandboxes, revisionTemplates: ownedTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
-		nodes: onNodes,
+		recycled: recycled, nodes: onNodes,
 	}
 	if c.options.Events {
 		c.report.recorder = mgr.GetEventRecorder(c.Name())

@@ -139,6 +139,11 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if o.sandboxes, err = c.caches.pooled(set); err != nil {
 		return nil, err
 	}
+	recycled, err := c.caches.recycled.OfPool(set.Namespace, set.Name)
+	if err != nil {
+		return nil, err
+	}
+	o.burst.addReturning(recycled, set, o.revision, now)
 	o.nodes = c.nodes.unavailableNodesOf(o.sandboxes)
 	o.differsOnlyInMetadata, err = c.differingOnlyInMetadata(o)
 	return o, err
