@@ -25,6 +25,9 @@ func imageOne() *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"one","name":"main","new":7,"resources":{"limits":{"cpu":"8"},"requests":{"cpu":"2"}}},{"image":"side","name":"side","resources":{"requests":{"cpu":"1"}}}],"initContainers":[{"image":"init","name":"init"}]}}`)}
 }
 
+// cpuBefore undoes a change of the cpu in imageOne.
+const cpuBefore = `{"spec":{"containers":[{"name":"main","resources":{"$patch":"replace","limits":{"cpu":"8"},"requests":{"cpu":"2"}}}]}}`
+
 // inPlaceOf is a claim that asks for an image and a request of cpu.
 func inPlaceOf(replicas int32, image, cpu string) func(*v1alpha1.SandboxClaim) {
 	return func(c *v1alpha1.SandboxClaim) {
@@ -58,9 +61,9 @@ func TestBoundInPlace(t *testing.T) {
 		image, cpu string
 		goal       inplace.Goal
 	}{
-		"both":                {"two", "1", inplace.Goal{Image: true, CPU: true}},
+		"both":                {"two", "1", inplace.Goal{Image: true, CPU: true, Before: cpuBefore}},
 		"an image":            {"two", "", inplace.Goal{Image: true}},
-		"less cpu":            {"", "1", inplace.Goal{CPU: true}},
+		"less cpu":            {"", "1", inplace.Goal{CPU: true, Before: cpuBefore}},
 		"what it has already": {"one", "2000m", inplace.Goal{}},
 	}
 	for name, tc := range tests {
@@ -210,7 +213,9 @@ func TestRaisedAndInPlace(t *testing.T) {
 		`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}},{"name":"side","resources":{"requests":{"cpu":"1"}}}]}}`)}
 	sb := d.planned(d.newAttempt(inPlaceOf(1, "", "1"))).Bound[0]
 	const want = `[{"name":"main","resources":{"requests":{"cpu":"1"}}},{"name":"side","resources":{"requests":{"cpu":"3"}}}]`
-	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, want) || inplace.GoalOf(sb) != (inplace.Goal{CPU: true, Size: true}) {
+	const before = `[{"name":"main","resources":{"$patch":"replace","requests":{"cpu":"2"}}},{"name":"side","resources":{"$patch":"replace","requests":{"cpu":"1"}}}]`
+	goal := inplace.Goal{CPU: true, Size: true, Before: `{"spec":{"containers":` + before + `}}`}
+	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, want) || inplace.GoalOf(sb) != goal {
 		t.Errorf("bound as %s, %+v", got, inplace.GoalOf(sb))
 	}
 }

@@ -30,12 +30,18 @@ func HadPoolSetup(sb *v1alpha1.Sandbox) bool {
 }
 
 // AwaitsPoolSetup reports whether the agent-runtime of a sandbox of a pool is to get a token
-// now: the sandbox would be available otherwise.
+// now: the sandbox would be available otherwise, or will be if a container that was restarted runs on.
 func AwaitsPoolSetup(sb *v1alpha1.Sandbox) bool {
 	return SetupPending(&sb.Status) && v1alpha1.IsInPool(sb) && sb.DeletionTimestamp == nil && !sb.Spec.Paused &&
 		sb.Annotations[v1alpha1.AnnotationLock] == "" &&
 		sb.Status.Phase == v1alpha1.SandboxRunning && sb.Status.PodInfo.PodIP != "" &&
-		meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionReady)
+		(meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionReady) || hasRestarted(sb))
+}
+
+// hasRestarted reports whether a container of a sandbox was restarted a moment ago.
+func hasRestarted(sb *v1alpha1.Sandbox) bool {
+	ready := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonContainerRestarted
 }
 
 // EndPoolSetup says that the agent-runtime of a sandbox of a pool has the token of an id.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -36,6 +38,28 @@ func TestMessagesOfSetupsAreBounded(t *testing.T) {
 		}
 		if len(sb.Status.Conditions) == 0 || sb.Status.Conditions[0].Message == "" {
 			t.Errorf("%s: it says %+v", name, sb.Status)
+		}
+	}
+}
+
+// TestAwaitsPoolSetup: the agent-runtime of a sandbox that only lacks its token gets that, and one whose
+// container was restarted does not wait until the sandbox is ready.
+func TestAwaitsPoolSetup(t *testing.T) {
+	for reason, want := range map[string]bool{
+		v1alpha1.ReasonPodReady: true, v1alpha1.ReasonContainerRestarted: true, v1alpha1.ReasonStartContainerFailed: false,
+	} {
+		sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", UID: "p", Controller: new(true),
+		}}}}
+		BeginPoolSetup(sb, time.Now())
+		sb.Status.Phase, sb.Status.PodInfo.PodIP = v1alpha1.SandboxRunning, "10.0.0.1"
+		ready := metav1.Condition{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: reason}
+		if reason == v1alpha1.ReasonPodReady {
+			ready.Status = metav1.ConditionTrue
+		}
+		sb.Status.Conditions = append(sb.Status.Conditions, ready)
+		if got := AwaitsPoolSetup(sb); got != want {
+			t.Errorf("%s: %t, want %t", reason, got, want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/garbagecollector"
+	"github.com/sandlot-io/sandlot/pkg/controllers/nodewatch"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/census"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
@@ -62,6 +63,9 @@ type Options struct {
 	// MaxPendingTimeout is for how long a sandbox of a pool may be Pending before it counts
 	// as one that fails to start.
 	MaxPendingTimeout time.Duration
+	// NodeTimeout is for how long a node must take no pods before the unused sandboxes of pools on
+	// it are replaced.
+	NodeTimeout time.Duration
 	// RecycleTimeout is how long it may take to recycle a sandbox.
 	RecycleTimeout time.Duration
 	// ClaimEvents is which claims get events in a cluster.
@@ -110,6 +114,7 @@ func DefaultOptions() Options {
 		RefillConcurrency:   16,
 		QuietPeriod:         100 * time.Millisecond,
 		MaxPendingTimeout:   replenish.DefaultMaxPendingTimeout,
+		NodeTimeout:         replenish.DefaultNodeTimeout,
 		RecycleTimeout:      recycle.DefaultTimeout,
 		ClaimEvents:         ClaimEventsWaiting,
 		Namespace:           DefaultNamespace,
@@ -131,11 +136,12 @@ const (
 func New(c client.Client, reader client.Reader, o Options) []Controller {
 	clk, quiet := clock.RealClock{}, max(o.QuietPeriod, 0)
 	lookup := &templates.Lookup{Cache: c, Server: reader, Cluster: !o.Simulate}
+	pools := replenish.New(c, clk, replenish.Options{
+		Workers: o.SandboxSetWorkers, RefillConcurrency: o.RefillConcurrency, QuietPeriod: quiet, Lookup: lookup,
+		MaxPendingTimeout: o.MaxPendingTimeout, NodeTimeout: o.NodeTimeout, Cluster: !o.Simulate,
+	})
 	all := []Controller{
-		replenish.New(c, clk, replenish.Options{
-			Workers: o.SandboxSetWorkers, RefillConcurrency: o.RefillConcurrency, QuietPeriod: quiet, Lookup: lookup,
-			MaxPendingTimeout: o.MaxPendingTimeout, Cluster: !o.Simulate,
-		}),
+		pools,
 		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
 		follow.New(c, reader, clk, o.SandboxClaimWorkers),
 		expire.New(c, reader, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
@@ -157,11 +163,13 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 		all = append(all, events.New(c, clk, o.ClaimEvents == ClaimEventsAll))
 	}
 	from := callers.Callers{Namespace: o.Namespace, RouterNamespace: o.SandboxRouterNamespace}
+	pods := pod.New(pod.Options{
+		Client: c, Reader: reader, Lookup: lookup, Clock: clk, Workers: o.PodWorkers, QuietPeriod: quiet, Namespace: o.Namespace,
+		KeepUnused: !o.EnableWarmPoolEviction,
+	})
 	return append(all,
-		pod.New(pod.Options{
-			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Workers: o.PodWorkers, QuietPeriod: quiet, Namespace: o.Namespace,
-			KeepUnused: !o.EnableWarmPoolEviction,
-		}),
+		pods,
+		nodewatch.New(pools.NodeHandler(), pods.NodeHandler()),
 		service.New(service.Options{
 			Client: c, Reader: reader, Clock: clk, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
 		}),

@@ -27,7 +27,8 @@ func InProgress(sb *v1alpha1.Sandbox) bool { return inProgress(&sb.Status) }
 
 func inProgress(status *v1alpha1.SandboxStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonInplaceUpdating
+	return c != nil && c.Status == metav1.ConditionFalse &&
+		(c.Reason == v1alpha1.ReasonInplaceUpdating || c.Reason == v1alpha1.ReasonInplaceReverting)
 }
 
 // Forget removes what an earlier claim has left of its update on a sandbox that is
@@ -67,6 +68,8 @@ func (p Progress) Condition() metav1.Condition {
 	}
 	switch p.Step {
 	case StepPatch, StepWait:
+	case StepRevert:
+		c.Reason, c.Message = v1alpha1.ReasonInplaceReverting, p.Message
 	case StepDone:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonSucceeded, p.Message
 	case StepFailed:

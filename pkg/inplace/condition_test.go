@@ -56,10 +56,11 @@ func TestConditionsOfABinding(t *testing.T) {
 func TestCondition(t *testing.T) {
 	const updating = v1alpha1.InplaceUpdatingMessage
 	for want, p := range map[metav1.Condition]Progress{
-		{Status: "False", Reason: "InplaceUpdating", Message: updating}:  {Step: StepPatch},
-		{Status: "False", Reason: "InplaceUpdating", Message: "cgroups"}: {Step: StepWait, Message: "cgroups"},
-		{Status: "True", Reason: "Succeeded"}:                            {Step: StepDone},
-		{Status: "False", Reason: "Failed", Message: "no room"}:          {Step: StepFailed, Message: "no room"},
+		{Status: "False", Reason: "InplaceUpdating", Message: updating}:   {Step: StepPatch},
+		{Status: "False", Reason: "InplaceUpdating", Message: "cgroups"}:  {Step: StepWait, Message: "cgroups"},
+		{Status: "True", Reason: "Succeeded"}:                             {Step: StepDone},
+		{Status: "False", Reason: "Failed", Message: "no room"}:           {Step: StepFailed, Message: "no room"},
+		{Status: "False", Reason: "InplaceReverting", Message: "no room"}: {Step: StepRevert, Message: "no room"},
 	} {
 		want.Type = "InplaceUpdate"
 		if diff := cmp.Diff(want, p.Condition()); diff != "" {

@@ -27,7 +27,13 @@ type Goal struct {
 	// Failed is why the pod will have less than the claim asks for, or may, as far as that
 	// was known when the sandbox was bound.
 	Failed string `json:"failed,omitempty"`
+	// Before is the patch, as JSON, that gives the template the resources again that it had before, for
+	// when the pod does not get others: see TakeBack.
+	Before string `json:"before,omitempty"`
 }
+
+// maxFailed bounds Failed, in bytes, so that a condition has all of it.
+const maxFailed = 900
 
 // Any reports whether a claim asks for an image or for cpu.
 func (g Goal) Any() bool { return g.Image || g.CPU }
@@ -67,9 +73,11 @@ func GoalOf(sb *v1alpha1.Sandbox) Goal {
 
 // write writes the goal on a sandbox, if there is any.
 func (g Goal) write(sb *v1alpha1.Sandbox) {
-	if !g.Any() {
+	if !g.Any() && g.Before == "" {
+		delete(sb.Annotations, v1alpha1.AnnotationInplaceUpdate)
 		return
 	}
+	g.Failed = cut(g.Failed, maxFailed)
 	raw, _ := json.Marshal(g) // of these fields it cannot fail
 	if sb.Annotations == nil {
 		sb.Annotations = map[string]string{}

@@ -6,11 +6,14 @@ package inplace
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -52,6 +55,7 @@ func stateOf(pod *corev1.Pod) state {
 //	the spec says another one, and no one asked  StepPatch
 //	the image was not pulled, the node retries   StepWait
 //	the container waits for what may never come  StepFailed
+//	the container of before still runs           StepWait
 //	it was made anew, runs and is ready          StepDone
 //	anything else                                StepWait
 //
@@ -79,6 +83,9 @@ func imageOf(pod *corev1.Pod, template *runtime.RawExtension, resizeRefused stri
 	case Stuck(status.State.Waiting):
 		return Progress{Step: StepFailed, Image: ImageFailed, Message: cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason)}
 	case known.Image == first.Image && !anew(known.LastContainerStatuses[first.Name], status, first.Image):
+		if status.State.Running != nil {
+			return isEnding(pod)
+		}
 		return Progress{Step: StepWait}
 	case status.State.Running != nil && status.Ready:
 		return Progress{Step: StepDone, Image: ImageDone}
@@ -93,6 +100,30 @@ func anew(before instance, now *corev1.ContainerStatus, image string) bool {
 		return now.ContainerID != "" && now.ContainerID != before.ContainerID
 	}
 	return now.ContainerID != "" || now.Image == image || now.ImageID != before.ImageID
+}
+
+// isEnding returns the progress of an image whose container of before still runs.
+func isEnding(pod *corev1.Pod) Progress {
+	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
+	return Progress{Step: StepWait, IsEnding: true, Message: fmt.Sprintf(
+		"the process of before has not ended; if it ignores SIGTERM, it is killed after %s (terminationGracePeriodSeconds)", grace)}
+}
+
+// TimeToEnd returns how long the container of a sandbox may take to end before its image is another; 0
+// if its image is not changed.
+func TimeToEnd(sb *v1alpha1.Sandbox) time.Duration {
+	if sb.Annotations[v1alpha1.AnnotationInplaceUpdate] == "" || !GoalOf(sb).Image {
+		return 0 // the common case, without a look at the template
+	}
+	var decoded struct {
+		Spec struct {
+			TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds"`
+		} `json:"spec"`
+	}
+	if err := decode(sb.Spec.Template, &decoded); err != nil {
+		return 0
+	}
+	return time.Duration(ptr.Deref(decoded.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
 }
 
 // HasImage reports whether the first container of a pod template has an image.

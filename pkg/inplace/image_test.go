@@ -59,6 +59,8 @@ func TestProgressOfAnImage(t *testing.T) {
 	failed := func(message string) Progress { return Progress{Step: StepFailed, Image: ImageFailed, Message: message} }
 	done := Progress{Step: StepDone, Image: ImageDone}
 	waiting := Progress{Step: StepWait}
+	ending := Progress{Step: StepWait, IsEnding: true,
+		Message: "the process of before has not ended; if it ignores SIGTERM, it is killed after 30s (terminationGracePeriodSeconds)"}
 	ask := Progress{Step: StepPatch, ImagePatch: []byte(`{"metadata":{"resourceVersion":"7","annotations":{"agents.kruise.io/inplace-update-state":` +
 		`"{\"image\":\"two\",\"lastContainerStatuses\":{\"a\":{\"containerID\":\"id-1\",\"imageID\":\"sha256:one\"}},\"generation\":2}"}},` +
 		`"spec":{"containers":[{"name":"a","image":"two"}]}}`)}
@@ -75,8 +77,8 @@ func TestProgressOfAnImage(t *testing.T) {
 	}{
 		"to be asked for":                       {pod: onePod(), is: ask},
 		"another image was asked for, long ago": {pod: onePod(asked("older", "id-0")), is: ask},
-		"asked for, the old one runs":           {pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1")), is: waiting},
-		"asked for, the old one is not ready":   {pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1"), notReady), is: waiting},
+		"asked for, the old one runs":           {pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1")), is: ending},
+		"asked for, the old one is not ready":   {pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1"), notReady), is: ending},
 		"the old one is being ended":            {pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1"), ended), is: waiting},
 		"being started":                         {pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1"), waits("ContainerCreating", "")), is: waiting},
 		"started, not ready":                    {pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), notReady), is: waiting},
@@ -88,7 +90,7 @@ func TestProgressOfAnImage(t *testing.T) {
 		"a webhook calls it otherwise":          {pod: onePod(runs("mirror/two", "mirror/two", "id-2"), asked("two", "id-1")), is: done},
 		"had it before":                         {pod: onePod(runs("two", "two", "id-1")), is: done},
 		"had it before, and is not ready":       {pod: onePod(runs("two", "two", "id-1"), notReady), is: waiting},
-		"a node that tells no IDs, not yet":     {pod: onePod(runs("two", "one", ""), asked("two", "")), is: waiting},
+		"a node that tells no IDs, not yet":     {pod: onePod(runs("two", "one", ""), asked("two", "")), is: ending},
 		"a node that tells no IDs":              {pod: onePod(runs("two", "two", ""), asked("two", "")), is: done},
 		"cannot be pulled at first": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("ErrImagePull", "timeout")),
 			is: Progress{Step: StepWait, Message: "timeout"}},
@@ -120,11 +122,11 @@ func TestProgressOfAnImage(t *testing.T) {
 		},
 		"and resources that there are not, in the end": {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2)), requests: four, limits: four,
-			is: Progress{Step: StepFailed, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
+			is: Progress{Step: StepRevert, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
 		},
 		"and resources that there were not before it was asked for": {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2), later), requests: four, limits: four,
-			is: Progress{Step: StepFailed, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
+			is: Progress{Step: StepRevert, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
 		},
 		"and resources that there were not for an earlier resize": {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 1), later), requests: four, limits: four,
@@ -132,7 +134,7 @@ func TestProgressOfAnImage(t *testing.T) {
 		},
 		"and resources that there are not, on the way": {
 			pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2)), requests: four, limits: four,
-			is: Progress{Step: StepWait, Message: "in-place resource resize failed: pod resize is infeasible"},
+			is: ending,
 		},
 		"and resources that come later": {pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four)), requests: four, limits: four,
 			is: Progress{Step: StepWait, Image: ImageDone}},

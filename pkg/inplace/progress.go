@@ -23,6 +23,8 @@ type Progress struct {
 	Patch, ImagePatch []byte
 	// Message says why it failed, and while it waits what the node says, if anything.
 	Message string
+	// IsEnding reports that the container of before has not ended yet. Message says so.
+	IsEnding bool
 	// Image is how the change of the image ended, if it did.
 	Image ImageResult
 }
@@ -52,6 +54,8 @@ const (
 	// StepFailed means that the pod cannot have all of it, or that the node does not do
 	// it, and that all the rest is done. An image that fails is the end at once.
 	StepFailed
+	// StepRevert means that the node does not do it, and that the pod is still asked to have it.
+	StepRevert
 )
 
 // Answers are what the API has answered to the patches of a pod.
@@ -79,7 +83,7 @@ func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told
 	case asks, image.Step == StepFailed:
 		return image
 	case image.Step == StepWait:
-		return Progress{Step: StepWait, Message: cmp.Or(image.Message, resize.Message)}
+		return Progress{Step: StepWait, Message: cmp.Or(image.Message, resize.Message), IsEnding: image.IsEnding}
 	}
 	resize.Image = image.Image
 	return resize
@@ -89,7 +93,7 @@ func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told
 // a pod template gives the containers of the same name:
 //
 //	the spec says otherwise  StepFailed where the QoS class would change, else StepPatch
-//	the node refused         StepFailed
+//	the node refused         StepRevert
 //	the status says as much  StepDone
 //	anything else            StepWait
 func resizeOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told Answers) Progress {
@@ -161,15 +165,15 @@ func simulateResize(before, after *runtime.RawExtension) Progress {
 }
 
 // follow returns how far the node is with a resize that was asked for. A deferred one
-// counts as refused, as it does in OpenKruise: when there will be room is not known.
-// The node does it when there is, all the same.
+// counts as refused, as it does in OpenKruise: when there will be room is not known. It is
+// taken back, because the scheduler counts what the pod was asked to have.
 func follow(pod *corev1.Pod, want target) Progress {
 	if pending := current(pod, corev1.PodResizePending); pending != nil {
 		switch pending.Reason {
 		case corev1.PodReasonInfeasible:
-			return refused(infeasible, pending.Message)
+			return refused(pod, want, infeasible, pending.Message)
 		case corev1.PodReasonDeferred:
-			return refused(infeasible+" for now, it is deferred", pending.Message)
+			return refused(pod, want, infeasible+" for now, it is deferred", pending.Message)
 		}
 		return Progress{Step: StepWait, Message: pending.Message}
 	}
@@ -218,11 +222,16 @@ func given(statuses []corev1.ContainerStatus, want, containers []corev1.Containe
 	return true
 }
 
-func refused(what, why string) Progress {
+// refused returns the progress of a resize that the node does not do.
+func refused(pod *corev1.Pod, want target, what, why string) Progress {
 	if why != "" {
 		what += ": " + why
 	}
-	return Failed(what)
+	p := Failed(what)
+	if patch := revert(pod, want); !patch.isEmpty() {
+		p.Step = StepRevert
+	}
+	return p
 }
 
 // changesClass reports whether a resize would change the QoS class, which a pod has

@@ -156,12 +156,12 @@ func TestProgressOf(t *testing.T) {
 		"infeasible": {
 			pod:  pod(containers(container("a", large, large)), gives(small, small), is(corev1.PodResizePending, "Infeasible", "no room", 2)),
 			want: spec(container("a", large, large)),
-			is:   Progress{Step: StepFailed, Message: "in-place resource resize failed: pod resize is infeasible: no room"},
+			is:   Progress{Step: StepRevert, Message: "in-place resource resize failed: pod resize is infeasible: no room"},
 		},
 		"deferred, without a generation": {
 			pod:  pod(containers(container("a", large, large)), gives(small, small), is(corev1.PodResizePending, "Deferred", "", 0)),
 			want: spec(container("a", large, large)),
-			is:   Progress{Step: StepFailed, Message: "in-place resource resize failed: pod resize is infeasible for now, it is deferred"},
+			is:   Progress{Step: StepRevert, Message: "in-place resource resize failed: pod resize is infeasible for now, it is deferred"},
 		},
 		"an earlier one was infeasible": {
 			pod:  pod(containers(container("a", large, large)), gives(small, small), is(corev1.PodResizePending, "Infeasible", "no room", 1)),

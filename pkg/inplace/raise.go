@@ -88,8 +88,10 @@ type containerPatch struct {
 func (p *podPatch) raise(have *corev1.PodSpec, want target) bool {
 	p.Spec.Containers = raiseContainers(have.Containers, want.Containers, want.exact, false)
 	p.Spec.InitContainers = raiseContainers(have.InitContainers, want.InitContainers, "", true)
-	return len(p.Spec.Containers)+len(p.Spec.InitContainers) > 0
+	return !p.isEmpty()
 }
+
+func (p *podPatch) isEmpty() bool { return len(p.Spec.Containers)+len(p.Spec.InitContainers) == 0 }
 
 // raiseContainers raises the containers of one of a pod's lists. Init containers that
 // are not sidecars have ended, or end before the pod runs, and stay as they are.

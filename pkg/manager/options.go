@@ -96,6 +96,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.RefillConcurrency, defaults.RefillConcurrency)
 	orDefault(&o.QuietPeriod, defaults.QuietPeriod)
 	orDefault(&o.MaxPendingTimeout, defaults.MaxPendingTimeout)
+	orDefault(&o.NodeTimeout, defaults.NodeTimeout)
 	orDefault(&o.RecycleTimeout, defaults.RecycleTimeout)
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
 	orDefault(&o.ClusterDomain, defaults.ClusterDomain)
@@ -148,6 +149,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"If true, the cluster autoscaler may evict the pods of unclaimed Sandboxes of SandboxSets whose update type is Recreate or OnReplenish, unless their template says otherwise.")
 	fs.DurationVar(&o.MaxPendingTimeout, "max-pending-timeout", o.MaxPendingTimeout,
 		"Time after which a Pending Sandbox of a pool counts as failed to start, for scaleStrategy.maxUnavailable and the condition ScalingLimited. Values are clamped to 15s..3590s.")
+	fs.DurationVar(&o.NodeTimeout, "unavailable-node-timeout", o.NodeTimeout,
+		"Time for which a node must be cordoned, not ready or gone before the unclaimed Sandboxes of pools on it are replaced.")
 	fs.DurationVar(&o.RecycleTimeout, "recycle-timeout", o.RecycleTimeout,
 		"Maximum time to recycle a Sandbox, from the request until its new pod is ready. After that recycling fails.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),

@@ -48,7 +48,7 @@ func TestControllerNamesAreUnique(t *testing.T) {
 		simulate bool
 		want     int
 	}{
-		"in a cluster": {want: 13},
+		"in a cluster": {want: 14},
 		"alone":        {simulate: true, want: 11},
 	} {
 		o := controllers.DefaultOptions()

@@ -6,6 +6,7 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,39 @@ type Handler interface {
 	NodeDeleted(name string)
 	// NodesUnknown is called when the client has no right to read nodes.
 	NodesUnknown()
+}
+
+// Handlers are handlers that hear of all events, one after the other.
+type Handlers []Handler
+
+var _ Handler = Handlers(nil)
+
+// NodesListed implements Handler.
+func (hs Handlers) NodesListed(states map[string]State) {
+	for _, h := range hs {
+		h.NodesListed(maps.Clone(states)) // which a handler may keep
+	}
+}
+
+// NodeChanged implements Handler.
+func (hs Handlers) NodeChanged(name string, state State) {
+	for _, h := range hs {
+		h.NodeChanged(name, state)
+	}
+}
+
+// NodeDeleted implements Handler.
+func (hs Handlers) NodeDeleted(name string) {
+	for _, h := range hs {
+		h.NodeDeleted(name)
+	}
+}
+
+// NodesUnknown implements Handler.
+func (hs Handlers) NodesUnknown() {
+	for _, h := range hs {
+		h.NodesUnknown()
+	}
 }
 
 // Watch watches the nodes of a cluster for a handler until ctx is done. It keeps none of them.

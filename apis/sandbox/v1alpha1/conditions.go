@@ -198,8 +198,14 @@ const (
 	// ReasonRuntimeRestarted means that the pod is ready, and that a container of it was restarted, so
 	// that its agent-runtime is set up again.
 	ReasonRuntimeRestarted = "RuntimeRestarted"
+	// ReasonContainerRestarted means that the pod is ready, and that a container of it was restarted a
+	// moment ago. A sandbox that no one uses yet is not ready then, because it may end again.
+	ReasonContainerRestarted = "ContainerRestarted"
 	// ReasonInplaceUpdating means that an update in place runs.
 	ReasonInplaceUpdating = "InplaceUpdating"
+	// ReasonInplaceReverting goes with the condition InplaceUpdate and means that the node does not
+	// resize the pod, and that what the pod was asked to have is taken back.
+	ReasonInplaceReverting = "InplaceReverting"
 	// ReasonStartContainerFailed means that a container waits and cannot start.
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
@@ -211,6 +217,9 @@ const (
 	// ReasonUnschedulable means that no node takes the pod. The message is the
 	// scheduler's.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonNodeLost means that the node of the pod is gone from the cluster. The pod may still run, or
+	// not: its kubelet, which would report that, is gone as well.
+	ReasonNodeLost = "NodeLost"
 	// ReasonEvicted means that the kubelet evicted the pod, for want of memory say. It is
 	// one of the reasons that a pod gives for its end itself; others are Preempting,
 	// NodeShutdown, Terminated and DeadlineExceeded. The sandbox is Failed, as with

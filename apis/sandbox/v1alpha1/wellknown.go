@@ -98,7 +98,8 @@ const (
 	// is written before the first of the calls, which are made once.
 	AnnotationMounting = SandlotKeyPrefix + "mounting"
 	// AnnotationInplaceUpdate says what of its pod template a sandbox is given in place for
-	// the claim: JSON, {"image":true,"cpu":true}.
+	// the claim: JSON, {"image":true,"cpu":true}. Until the sandbox counts it also says what resources
+	// the template gave before.
 	AnnotationInplaceUpdate = SandlotKeyPrefix + "inplace-update"
 	// AnnotationPoolUID is the UID of the SandboxSet from whose pool the sandbox was
 	// taken. One that was made for a claim, past the pool, has none.

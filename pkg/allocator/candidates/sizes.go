@@ -83,7 +83,9 @@ func (s *sizedRevision) apply(ready *plan.Candidate, sizes *sizes, claim *v1alph
 		if s.want != nil {
 			s.raised = sizes.raise(ready.Template, s.want)
 		}
-		s.applied, s.refused = inPlace(s.raised.template, claim)
+		if s.applied, s.refused = inPlace(s.raised.template, claim); s.refused == nil {
+			s.applied.Goal.Before = inplace.Before(s.have, s.applied.Template)
+		}
 	}
 	if s.refused != nil {
 		return s.refused

@@ -136,7 +136,7 @@ func TestImageIsTried(t *testing.T) {
 		}
 	}
 	pulledTooLong := all(isPulling, func(sb *v1alpha1.Sandbox) {
-		sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = birth.Add(passed - 31*time.Second).Format(time.RFC3339)
+		sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = birth.Add(passed - 61*time.Second).Format(time.RFC3339)
 	})
 	failed := func(c *v1alpha1.SandboxClaim) {
 		c.Status.ObservedGeneration = c.Generation
@@ -242,8 +242,8 @@ func TestBindingForAnImage(t *testing.T) {
 	if got := inplace.GoalOf(sb); !waits || !inplace.InProgress(sb) || inplace.LacksImage(sb) || got != (inplace.Goal{Image: true, Failed: "no goal"}) {
 		t.Errorf("waits %v, %+v, %+v", waits, got, sb.Status.Conditions)
 	}
-	if until := readyBy(claimOf(nil), sb); until.Sub(birth) != v1alpha1.DefaultWaitReadyTimeout+time.Second {
-		t.Errorf("has time until %v", until)
+	if until := readyBy(claimOf(nil), sb); until.Sub(birth) != v1alpha1.DefaultWaitReadyTimeout+31*time.Second {
+		t.Errorf("has time until %v, want that of the process to end beside", until)
 	}
 	c.InPlace, c.ResizeFailed = inplace.Goal{}, nil
 	if sb, waits, err = bindWith(marksOf(t, claimOf(nil)), &c, birth); err != nil || waits || len(sb.Annotations[v1alpha1.AnnotationInplaceUpdate]) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // inPlaceUpdate is the feature of claims whose sandboxes are changed in place. It waits until the pod
@@ -25,8 +26,8 @@ import (
 // template says all the same: the transaction that binds the sandbox puts the
 // template's cpu and memory into it and marks it as being resized. Its controller
 // resizes the pod, and the sandbox counts when it is ready again. A resize that fails
-// leaves the sandbox as it was, and it counts all the same; the claim's condition
-// InplaceUpdate reports. A claim that names the set itself asks for what the set says.
+// leaves the sandbox as it was, also in its template, and it counts all the same; the claim's
+// condition InplaceUpdate reports. A claim that names the set itself asks for what the set says.
 //
 // The inplaceUpdate of a claim takes the same way. An image that the pod cannot have is
 // different from a resize that fails: the sandbox is not what was asked for, and is
@@ -37,6 +38,7 @@ var (
 	_ progresser = inPlaceUpdate{}
 	_ releaser   = inPlaceUpdate{}
 	_ checker    = inPlaceUpdate{}
+	_ counter    = inPlaceUpdate{}
 	_ cleaner    = inPlaceUpdate{}
 	_ binder     = inPlaceUpdate{}
 	_ reporter   = inPlaceUpdate{}
@@ -87,6 +89,17 @@ func (inPlaceUpdate) bind(a *Assessment, b *binding) {
 }
 
 func (inPlaceUpdate) clean(sb *v1alpha1.Sandbox) { inplace.Forget(sb) }
+
+// count puts back into the template of a sandbox what its pod was not given.
+func (inPlaceUpdate) count(_ *Assessment, sb *v1alpha1.Sandbox) {
+	changed, err := inplace.TakeBack(sb)
+	if err != nil || !changed || !nextGeneration(sb) {
+		return // a template that cannot be read stays as it is
+	}
+	if revision, err := podtemplate.SandboxRevision(sb); err == nil {
+		sb.Status.UpdateRevision = revision
+	}
+}
 
 // report writes in the claim's status how the updates went of what the claim holds after the plan,
 // or if there are none, of what it releases because of its image.

@@ -15,9 +15,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 func TestResizingLeavesSomethingToObserve(t *testing.T) {
@@ -62,6 +64,50 @@ func TestResizingLeavesSomethingToObserve(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, from); diff != "" {
 				t.Errorf("the sandbox in the pool changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFailedResizeIsTakenBack: the template of a sandbox that counts without the resources that the
+// claim asks for has those of before, and its status is up to date.
+func TestFailedResizeIsTakenBack(t *testing.T) {
+	const small, large = `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}]}}`, `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}]}}`
+	for name, tc := range map[string]struct {
+		failed string
+		want   string
+	}{"it failed": {"no room", `"1"`}, "it did not": {"", `"2"`}} {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(of(1))
+			template := &runtime.RawExtension{Raw: []byte(large)}
+			goal := inplace.Goal{CPU: true, Before: inplace.Before(&runtime.RawExtension{Raw: []byte(small)}, template)}
+			sb, _, err := bindWith(marksOf(t, s.Claim), &Candidate{Sandbox: stocked("a"), Template: template, InPlace: goal, Lock: "lock"}, s.Now.Add(-boundFor))
+			if err != nil {
+				t.Fatal(err)
+			}
+			setCounted(sb, s.Claim, false)
+			isReady(sb)
+			setReady(sb, metav1.ConditionTrue)
+			setResized(sb, tc.failed)
+			sb.Status.ObservedGeneration = sb.Generation
+			if sb.Status.UpdateRevision, err = podtemplate.SandboxRevision(sb); err != nil {
+				t.Fatal(err)
+			}
+			s.Held = append(s.Held, sb)
+			p, err := Assess(s).Next(Offer{}, marksOf(t, s.Claim))
+			if err != nil || len(p.Counted) != 1 {
+				t.Fatalf("counts %d: %v", len(p.Counted), err)
+			}
+			got := p.Counted[0]
+			revision, err := podtemplate.SandboxRevision(got)
+			if err != nil || !strings.Contains(string(got.Spec.Template.Raw), tc.want) || inplace.GoalOf(got).Before != "" {
+				t.Errorf("%v: %s, %v", err, got.Spec.Template.Raw, got.Annotations)
+			}
+			if got.Status.UpdateRevision != revision || got.Status.ObservedGeneration != got.Generation || got.Generation > sb.Generation != (tc.failed != "") {
+				t.Errorf("generation %d after %d, %+v", got.Generation, sb.Generation, got.Status)
+			}
+			if !strings.Contains(string(sb.Spec.Template.Raw), `"2"`) {
+				t.Errorf("what was there before changed: %s", sb.Spec.Template.Raw)
 			}
 		})
 	}

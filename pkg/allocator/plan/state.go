@@ -182,13 +182,14 @@ func (e *RefusedError) Error() string { return e.Message }
 
 // readyBy returns the time at which a sandbox that is not ready has failed. One second is added
 // because boundAt has a precision of one second. Time behind a scheduling gate does not count;
-// callers check IsGated first.
+// callers check IsGated first. Nor does the time that a process may take to end before the image of
+// its container is changed.
 func readyBy(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) time.Time {
 	since := boundAt(sb)
 	if removed := v1alpha1.GatesRemovedAt(sb); removed.After(since) {
 		since = removed
 	}
-	return since.Add(durationOr(claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout) + time.Second)
+	return since.Add(durationOr(claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout) + inplace.TimeToEnd(sb) + time.Second)
 }
 
 // boundAt is when a sandbox became its claim's: when it was made for it, or taken

@@ -126,18 +126,18 @@ func TestResize(t *testing.T) {
 		status          metav1.ConditionStatus
 		reason, message string // message is how it begins
 		event           string
-		given           string // cores in the end
+		cores           string // in the end
 	}{
-		"granted": {status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, given: "4"},
+		"granted": {status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, cores: "4"},
 		"infeasible": {
 			nodeSays: corev1.PodReasonInfeasible, status: metav1.ConditionFalse, reason: v1alpha1.ReasonFailed,
 			message: "in-place resource resize failed: pod resize is infeasible: Node didn't have enough capacity",
-			event:   "InplaceUpdateFailed", given: "2",
+			event:   "InplaceUpdateFailed", cores: "2",
 		},
 		"deferred": {
 			nodeSays: corev1.PodReasonDeferred, status: metav1.ConditionFalse, reason: v1alpha1.ReasonFailed,
 			message: "in-place resource resize failed: pod resize is infeasible for now, it is deferred: Node",
-			event:   "InplaceUpdateFailed", given: "2",
+			event:   "InplaceUpdateFailed", cores: "2",
 		},
 	}
 	c, ns := admin(t), namespace(t)
@@ -155,7 +155,7 @@ func TestResize(t *testing.T) {
 			if !strings.HasPrefix(message, test.message) || test.message == "" && message != "" {
 				t.Errorf("message is %q, want %q", message, test.message)
 			}
-			c.awaitCores(t, ns, name, "4", test.given)
+			c.awaitCores(t, ns, name, test.cores, test.cores) // what the node does not give is taken back
 			if c.pod(t, ns, name).UID != before.UID {
 				t.Error("the pod is another one")
 			}

@@ -150,17 +150,17 @@ func TestStorySmallPoolFirst(t *testing.T) {
 }
 
 // TestResizeRefusedForAClaim claims sandboxes that cannot be resized: they count as
-// they are, and the claim says why.
+// they are, also by their templates, and the claim says why.
 func TestResizeRefusedForAClaim(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	for name, test := range map[string]struct{ template, patch, want, spec string }{
+	for name, test := range map[string]struct{ template, patch, want string }{
 		// Requests alone are lowered, and so the pods are of another class.
 		"qos": {
 			sized(fourCores), `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}]}}`,
-			"resource resize would change QoS class from Burstable to Guaranteed, resize rejected", "2",
+			"resource resize would change QoS class from Burstable to Guaranteed, resize rejected",
 		},
-		"no-room": {annotated(fourCores, corev1.PodReasonInfeasible), half, "in-place resource resize failed: pod resize is infeasible: Node didn't have enough capacity", "4"},
+		"no-room": {annotated(fourCores, corev1.PodReasonInfeasible), half, "in-place resource resize failed: pod resize is infeasible: Node didn't have enough capacity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,8 +175,11 @@ func TestResizeRefusedForAClaim(t *testing.T) {
 				t.Errorf("%v: %+v", err, sandbox.Status)
 			}
 			pod := c.pod(t, ns, sandbox.Name)
-			if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != test.spec {
-				t.Errorf("the pod asks for %s cores, want %s", got, test.spec)
+			if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "2" {
+				t.Errorf("the pod asks for %s cores, want 2", got)
+			}
+			if got := string(sandbox.Spec.Template.Raw); !strings.Contains(got, `"requests":{"cpu":"2",`) {
+				t.Errorf("the sandbox has the template %s", got)
 			}
 		})
 	}

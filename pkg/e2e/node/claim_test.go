@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -132,6 +133,37 @@ func TestPause(t *testing.T) {
 		t.Errorf("after the resume a command says %q", got)
 	}
 	s.expectVariable()
+}
+
+// TestRecycle: while a sandbox is recycled its pool makes none in its place, and it is in the pool again
+// with another container.
+func TestRecycle(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	// A process that takes its time, so that the pool has some to make another one.
+	spec := shellPod("sh", "-c", "trap 'sleep 3; exit 0' TERM; while :; do sleep 0.1; done")
+	s.fill(2, spec)
+	name := s.claim("", func(claim *v1alpha1.SandboxClaim) {
+		claim.Spec.Annotations = map[string]string{v1alpha1.AnnotationCleanupEnabled: v1alpha1.CleanupTrue}
+	})
+	expect.FullPool(t, s, s.namespace, "pool", 2)
+	pod := s.pod(name)
+	s.kubectl("annotate", "sandbox.agents.kruise.io", name, v1alpha1.AnnotationCleanup+"="+v1alpha1.CleanupTrue)
+	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
+		if phase := sandbox.Status.Phase; phase != v1alpha1.SandboxRecycling {
+			return fmt.Errorf("it is %s", phase)
+		}
+		return nil
+	})
+	taken := builders.Claim("another", 1)
+	if _, err := s.SandboxClaims(s.namespace).Create(t.Context(), taken, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitNoPod(pod)
+	expect.FullPool(t, s, s.namespace, "pool", 2)
+	if sandbox := s.sandbox(name, isReady); sandbox.Status.RecycledCount != 1 || !v1alpha1.IsInPool(sandbox) {
+		t.Errorf("it was recycled %d times, and has the owners %+v", sandbox.Status.RecycledCount, sandbox.OwnerReferences)
+	}
 }
 
 func (s *story) setPaused(name string, paused bool) {

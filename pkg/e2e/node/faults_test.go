@@ -10,10 +10,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestProgramsOfNodeCrash: sandboxes outlive the kubelet and containerd.
@@ -50,6 +53,37 @@ func TestReboot(t *testing.T) {
 	}
 	s.sandbox(name, isReadyAgain)
 	s.expectVariable()
+}
+
+// TestNodeDeleted: when the object of a node is deleted, the sandboxes there are no longer available or
+// ready, although their pods say so. When the node is back, so is the pool.
+func TestNodeDeleted(t *testing.T) {
+	s := begin(t)
+	s.fill(1, shellPod("sleep", "infinity"))
+	name := s.claim("")
+	expect.FullPool(t, s, s.namespace, "pool", 1)
+	if err := s.kube.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sandbox(name, func(sandbox *v1alpha1.Sandbox) error {
+		ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
+		if ready.Reason != v1alpha1.ReasonNodeLost || ready.Status != metav1.ConditionFalse {
+			return fmt.Errorf("its condition is %+v", ready)
+		}
+		return nil
+	})
+	s.eventually(func(ctx context.Context) error {
+		set, err := s.SandboxSets(s.namespace).Get(ctx, "pool", metav1.GetOptions{})
+		if err == nil && set.Status.AvailableReplicas != 0 {
+			err = fmt.Errorf("the set says %+v", set.Status)
+		}
+		return err
+	})
+	// A kubelet registers its node when it starts.
+	if err := node.KillProgram("kubelet"); err != nil {
+		t.Fatal(err)
+	}
+	expect.FullPool(t, s, s.namespace, "pool", 1)
 }
 
 // isReadyAgain returns an error unless a sandbox is ready after its container has restarted.
@@ -93,6 +127,42 @@ func TestEvicted(t *testing.T) {
 	if sandbox.Status.Phase != v1alpha1.SandboxFailed {
 		t.Errorf("it is %s with %q, %+v", sandbox.Status.Phase, sandbox.Status.Message, sandbox.Status.Conditions)
 	}
+}
+
+// TestCrashLoop: a sandbox whose container ends again and again does not become available again, although
+// its pod says that it is ready each time.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	changes, err := s.Sandboxes(s.namespace).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	s.create(1, shellPod("sh", "-c", "sleep 5; exit 1"))
+	for change := range changes.ResultChan() {
+		sandbox, ok := change.Object.(*v1alpha1.Sandbox)
+		if !ok {
+			t.Fatalf("a watch has %+v", change.Object)
+		}
+		restarts := ptr.Deref(sandbox.Status.PodInfo.RestartCount, 0)
+		if restarts > 0 && isReady(sandbox) == nil {
+			t.Fatalf("it is ready after %d restarts", restarts)
+		}
+		if restarts >= 3 {
+			return
+		}
+	}
+}
+
+// TestCrashesOnce: a sandbox whose container has ended once, and runs since, becomes available.
+func TestCrashesOnce(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.fill(1, shellPod("sh", "-c", "[ -e /opt/sandlot/once ] && exec sleep infinity; touch /opt/sandlot/once; exit 1"))
+	name := s.claim(variable)
+	s.sandbox(name, isReadyAgain)
+	s.expectVariable()
 }
 
 // TestImageMissing: a pool whose image is not there says so.

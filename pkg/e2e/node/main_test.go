@@ -22,6 +22,9 @@ const (
 	// skipped, or fail if its value is nodesRequired.
 	nodesVariable = "SANDLOT_TEST_NODES"
 	nodesRequired = "required"
+
+	// nodeName is the name of the node of the tests.
+	nodeName = "real"
 )
 
 // plane has the node of the tests, each of which has a namespace of its own. Both are nil if there
@@ -86,7 +89,7 @@ func start(ctx context.Context, dir string) (stop func() error, err error) {
 		return stop, err
 	}
 	stops = append(stops, plane.Stop)
-	if node, err = realnode.Start(ctx, plane, realnode.Options{Name: "real", Images: []string{images}}); err != nil {
+	if node, err = realnode.Start(ctx, plane, realnode.Options{Name: nodeName, Images: []string{images}}); err != nil {
 		return stop, err
 	}
 	stops = append(stops, node.Stop)

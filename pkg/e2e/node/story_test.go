@@ -93,14 +93,14 @@ func shellPod(command ...string) corev1.PodSpec {
 }
 
 // fill makes the set "pool" of a template, and waits until it is full.
-func (s *story) fill(replicas int32, spec corev1.PodSpec) {
+func (s *story) fill(replicas int32, spec corev1.PodSpec, changes ...func(*v1alpha1.SandboxSet)) {
 	s.Helper()
-	s.create(replicas, spec)
+	s.create(replicas, spec, changes...)
 	expect.FullPool(s, s, s.namespace, "pool", replicas)
 }
 
 // create makes the set "pool" of a template.
-func (s *story) create(replicas int32, spec corev1.PodSpec) {
+func (s *story) create(replicas int32, spec corev1.PodSpec, changes ...func(*v1alpha1.SandboxSet)) {
 	s.Helper()
 	template, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
@@ -108,6 +108,9 @@ func (s *story) create(replicas int32, spec corev1.PodSpec) {
 	}
 	set := builders.Set("pool", replicas)
 	set.Spec.Template = &runtime.RawExtension{Raw: template}
+	for _, change := range changes {
+		change(set)
+	}
 	if _, err := s.SandboxSets(s.namespace).Create(s.Context(), set, metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
@@ -121,10 +124,13 @@ const variable = "of-mine"
 
 // claim claims one sandbox, with a variable for its runtime unless that is empty, and returns its
 // name.
-func (s *story) claim(value string) string {
+func (s *story) claim(value string, changes ...func(*v1alpha1.SandboxClaim)) string {
 	s.Helper()
 	wanted := builders.Claim(claimName, 1)
 	wanted.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+	for _, change := range changes {
+		change(wanted)
+	}
 	if value != "" {
 		wanted.Spec.EnvVars = map[string]string{"VARIABLE": value}
 	}

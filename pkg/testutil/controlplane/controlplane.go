@@ -226,7 +226,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := awaitNodes(ctx, client, c.options.Nodes); err != nil {
 		return err
 	}
-	c.provisioner, err = startProvisioner(ctx, client)
+	c.provisioner, err = startProvisioner(ctx, client, c)
 	return err
 }
 

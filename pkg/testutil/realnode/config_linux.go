@@ -12,13 +12,15 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 )
 
 // Folders of a node. Those for /var/lib and /var/log are there in its namespace.
 const (
 	folderEtc    = "etc"
 	folderLog    = "log"
-	folderLib    = "lib"
+	folderLib    = controlplane.NodeLib
 	folderVarLog = "var-log"
 )
 

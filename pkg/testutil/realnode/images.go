@@ -29,6 +29,8 @@ const (
 	RuntimeImage = "localhost/sandlot-test/runtime:1"
 	// ShellImage has busybox, by the names of all its commands, and /bin/bash by the same shell.
 	ShellImage = "localhost/sandlot-test/shell:1"
+	// OtherShellImage is another image of the same, whose /etc/version is "2".
+	OtherShellImage = "localhost/sandlot-test/shell:2"
 )
 
 // MakeImages makes an archive of these images in a folder, and returns its path. Programs is the
@@ -61,6 +63,10 @@ func MakeImages(ctx context.Context, dir, programs string) (string, error) {
 		return "", err
 	}
 	if err := archive.add(ShellImage, []string{"/bin/sh"}, shell); err != nil {
+		return "", err
+	}
+	shell["etc/version"] = &fstest.MapFile{Mode: 0o644, Data: []byte("2\n")}
+	if err := archive.add(OtherShellImage, []string{"/bin/sh"}, shell); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "images.tar")

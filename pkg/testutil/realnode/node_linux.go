@@ -72,7 +72,7 @@ func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*N
 	if err := RemoveLeftovers(); err != nil {
 		return nil, err
 	}
-	n := &Node{options: o, plane: plane, dir: filepath.Join(plane.Dir(), "nodes", o.Name)}
+	n := &Node{options: o, plane: plane, dir: plane.NodeFolder(o.Name)}
 	var err error
 	if n.tools, err = findTools(); err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/nodes"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -60,6 +61,7 @@ type Controller struct {
 	labeler  *labeler
 	changer  *changer
 	resolver *resolver
+	nodes    *knownNodes
 	memory   memory
 }
 
@@ -83,9 +85,13 @@ func New(o Options) *Controller {
 		},
 		changer:  &changer{client: o.Client, reader: o.Reader, resolver: resolver, resizes: memory.resizes},
 		resolver: resolver,
+		nodes:    &knownNodes{},
 		memory:   memory,
 	}
 }
+
+// NodeHandler returns what has to hear of nodes.
+func (c *Controller) NodeHandler() nodes.Handler { return c.nodes }
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandbox-pod" }
@@ -95,6 +101,9 @@ func (c *Controller) Name() string { return "sandbox-pod" }
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	users, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
+		return err
+	}
+	if err := c.nodes.register(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	runtimes, err := c.resolver.injector.watch(ctx, mgr, c.client)
@@ -112,6 +121,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(enqueueStarting)).
 		Watches(&corev1.PodTemplate{}, users.Events(enqueueStarting)).
 		WatchesRawSource(runtimes).
+		WatchesRawSource(c.nodes.source()).
 		Complete(c)
 }
 

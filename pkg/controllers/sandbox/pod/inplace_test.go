@@ -5,10 +5,12 @@ package pod
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -43,7 +45,12 @@ func TestDecideImage(t *testing.T) {
 	wants := func(s *v1alpha1.Sandbox) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationInplaceUpdate: `{"image":true,"cpu":true}`}
 	}
-	updating := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isUpdating), wants}
+	updatingSince := func(at time.Time) func(*v1alpha1.Sandbox) {
+		return func(s *v1alpha1.Sandbox) {
+			meta.FindStatusCondition(s.Status.Conditions, "InplaceUpdate").LastTransitionTime = metav1.NewTime(at)
+		}
+	}
+	updating := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isUpdating), wants, updatingSince(now.Add(time.Second - sayEndingAfter))}
 	waiting := func(reason string) corev1.ContainerStatus {
 		return corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "no such image"}}}
 	}
@@ -55,6 +62,7 @@ func TestDecideImage(t *testing.T) {
 		unknown       bool // no one has looked
 		action        action
 		resize, image string
+		after         time.Duration
 		want          []metav1.Condition
 	}{
 		"to be looked at": {
@@ -69,6 +77,16 @@ func TestDecideImage(t *testing.T) {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("one", false, runningAs("id-1"))), cores: "1",
 			resize: `{"metadata":{"resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`,
 			want:   []metav1.Condition{readyUpdating, isUpdating},
+		},
+		"the process of before ends": {
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("two", true, runningAs("id-1"))), cores: "2",
+			after: time.Second, want: []metav1.Condition{readyUpdating, isUpdating},
+		},
+		"the process of before does not end": {
+			sandbox: newSandbox(append(updating, updatingSince(now.Add(-sayEndingAfter)))...), cores: "2",
+			pod: newPod(runs("True"), withImage("two", true, runningAs("id-1")), func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) }),
+			want: []metav1.Condition{readyUpdating, cond("InplaceUpdate", no, "InplaceUpdating",
+				"the process of before has not ended; if it ignores SIGTERM, it is killed after 1m0s (terminationGracePeriodSeconds)")},
 		},
 		"the pod restarts": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("False"), withImage("two", true, corev1.ContainerStatus{})), cores: "2",
@@ -114,8 +132,8 @@ func TestDecideImage(t *testing.T) {
 				o.inplace = &wholePod{pod: test.pod, template: template, goal: inplace.GoalOf(test.sandbox), told: test.told}
 			}
 			p := decide(o)
-			if p.action != test.action || string(p.resize) != test.resize || string(p.image) != test.image {
-				t.Errorf("action %v, resize %s, image %s", p.action, p.resize, p.image)
+			if p.action != test.action || string(p.resize) != test.resize || string(p.image) != test.image || p.requeueAfter != test.after {
+				t.Errorf("action %v, resize %s, image %s, again after %s", p.action, p.resize, p.image, p.requeueAfter)
 			}
 			if diff := cmp.Diff(test.want, p.status.Conditions,
 				cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration")); diff != "" {

@@ -87,11 +87,12 @@ func restartPolicyOf(spec *corev1.PodSpec) corev1.RestartPolicy {
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var small []corev1.ContainerStatus
 	for i := range statuses {
-		if waiting := statuses[i].State.Waiting; waiting != nil || statuses[i].RestartCount != 0 {
-			small = append(small, corev1.ContainerStatus{
-				Name: statuses[i].Name, State: corev1.ContainerState{Waiting: waiting}, RestartCount: statuses[i].RestartCount,
-			})
+		state := statuses[i].State
+		if state.Waiting == nil && statuses[i].RestartCount == 0 {
+			continue
 		}
+		state.Terminated = nil
+		small = append(small, corev1.ContainerStatus{Name: statuses[i].Name, State: state, RestartCount: statuses[i].RestartCount})
 	}
 	return small
 }
@@ -131,6 +132,7 @@ func (c *Controller) observe(ctx context.Context, key types.NamespacedName, sand
 		revision:      revision,
 		isPodExpected: c.memory.podExpectations.remaining(key) > 0,
 		isInBackoff:   c.memory.createBackoff.remaining(key) > 0,
+		nodes:         c.nodes,
 		now:           c.clock.Now(),
 	}
 	o.pod, err = getPod(ctx, c.client, key, client.UnsafeDisableDeepCopy)

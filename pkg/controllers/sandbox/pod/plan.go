@@ -35,7 +35,9 @@ type observation struct {
 	isInBackoff bool
 	// inplace is what is known for an update in place, nil before inspect.
 	inplace *wholePod
-	now     time.Time
+	// nodes are those of the cluster; nil says nothing of them.
+	nodes *knownNodes
+	now   time.Time
 }
 
 // action is what is to be done about the pod.
@@ -129,7 +131,7 @@ func completePlan(o *observation, p *plan) {
 	claims.Observe(&p.status, o.sandbox.Generation)
 	p.wantsFinalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	p.podNameAction = o.podNameActionFor(&p.status)
-	p.requeueAfter = queue.MinRequeue(o.untilExpiry(), p.requeueAfter)
+	p.requeueAfter = queue.MinRequeue(o.untilExpiry(), p.requeueAfter, o.untilQuiet())
 }
 
 // pause deletes the pod.
@@ -252,7 +254,7 @@ func syncFromPod(o *observation, p *plan, starting bool) {
 
 // syncReadiness makes the sandbox as ready as its pod.
 func (p *plan) syncReadiness(o *observation) {
-	status, reason, message := readinessOf(o.pod)
+	status, reason, message := o.readiness()
 	p.setReady(o, status, reason, message)
 }
 
@@ -264,7 +266,7 @@ func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 	if o.pod.Status.Phase != corev1.PodRunning || o.pod.Status.PodIP == "" {
 		return false
 	}
-	status, _, _ := readinessOf(o.pod)
+	status, _, _ := o.readiness()
 	mustBeReady := phase == v1alpha1.SandboxResuming || phase == v1alpha1.SandboxRecycling
 	return !mustBeReady || status == metav1.ConditionTrue
 }

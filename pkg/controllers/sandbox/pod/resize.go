@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,15 +54,50 @@ func updateInPlace(o *observation, p *plan) {
 		p.action = actionInspect
 		return
 	}
+	if why, reverting := inplace.Reverting(o.sandbox); reverting {
+		revertResize(o, p, why)
+		return
+	}
 	progress := inplace.ProgressOf(o.inplace.pod, o.inplace.template, o.inplace.goal, o.inplace.told)
 	switch progress.Step {
 	case inplace.StepPatch:
 		p.resize, p.image = progress.Patch, progress.ImagePatch
+	case inplace.StepRevert:
 	case inplace.StepWait:
+		if progress.IsEnding {
+			progress.Message = o.endingMessage(p, progress.Message)
+		}
 	case inplace.StepDone, inplace.StepFailed:
 		p.syncReadiness(o)
 	}
 	p.setInplaceUpdate(o, progress)
+}
+
+// sayEndingAfter is how long a process may take to end before the status says that it has not: most
+// end at once, and a write for each would double what a change of the image writes.
+const sayEndingAfter = 3 * time.Second
+
+// endingMessage returns the message of a sandbox whose image is changed, and whose process of before has
+// not ended.
+func (o *observation) endingMessage(p *plan, message string) string {
+	update := meta.FindStatusCondition(o.sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+	if p.requeueAfter = update.LastTransitionTime.Add(sayEndingAfter).Sub(o.now); p.requeueAfter > 0 {
+		return ""
+	}
+	p.requeueAfter = 0
+	return message
+}
+
+// revertResize asks for what the pod has, which the node does not change, and ends the update. The
+// condition says so before that, or the next plan would ask for the same again.
+func revertResize(o *observation, p *plan, why string) {
+	if told := o.inplace.told; !told.Resize && told.ResizeRefused == "" {
+		p.resize = inplace.RevertPatch(o.inplace.pod, o.inplace.template, o.inplace.goal)
+	}
+	if p.resize == nil {
+		p.syncReadiness(o)
+		p.setInplaceUpdate(o, inplace.Progress{Step: inplace.StepFailed, Message: why})
+	}
 }
 
 func (p *plan) setInplaceUpdate(o *observation, progress inplace.Progress) {

@@ -45,6 +45,7 @@ func pending(reason string) func(*corev1.Pod) {
 
 var (
 	isUpdating     = cond("InplaceUpdate", no, "InplaceUpdating", "inplace update is incompleted")
+	isReverting    = cond("InplaceUpdate", no, "InplaceReverting", "in-place resource resize failed: pod resize is infeasible")
 	readyUpdating  = ready("InplaceUpdating", "inplace update is incompleted")
 	updatedInplace = cond("InplaceUpdate", yes, "Succeeded", "")
 )
@@ -57,6 +58,7 @@ func updateFailed(message string) metav1.Condition {
 func TestDecideResize(t *testing.T) {
 	const ask = `{"metadata":{"resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]}}`
 	updating := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isUpdating)}
+	reverting := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isReverting)}
 	resumed := cond("SandboxResumed", yes, "CreatePod", "")
 	tests := map[string]struct {
 		sandbox *v1alpha1.Sandbox
@@ -97,7 +99,24 @@ func TestDecideResize(t *testing.T) {
 		},
 		"infeasible": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2"), pending("Infeasible")),
-			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: pod resize is infeasible")},
+			want: []metav1.Condition{readyUpdating, isReverting},
+		},
+		"to be taken back": {
+			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("4", "2"), pending("Infeasible")),
+			patch: `{"metadata":{"resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`,
+			want:  []metav1.Condition{readyUpdating, isReverting},
+		},
+		"taken back": {
+			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("2", "2"), pending("Infeasible")), inplace: wholePod{told: inplace.Answers{Resize: true}},
+			want: []metav1.Condition{isReady, updateFailed(isReverting.Message)},
+		},
+		"taken back by the controller before": {
+			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("2", "2")),
+			want: []metav1.Condition{isReady, updateFailed(isReverting.Message)},
+		},
+		"not to be taken back": {
+			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{told: inplace.Answers{ResizeRefused: "policy"}},
+			want: []metav1.Condition{isReady, updateFailed(isReverting.Message)},
 		},
 		"refused by the API": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: wholePod{told: inplace.Answers{ResizeRefused: "quota"}},

@@ -76,7 +76,7 @@ func awaitsRestartedRuntime(o *observation, p *plan) bool {
 		claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
 	}
 	p.setPodInfo(o)
-	if status, reason, message := readinessOf(o.pod); status != metav1.ConditionTrue {
+	if status, reason, message := o.readiness(); status != metav1.ConditionTrue {
 		p.setReady(o, status, reason, message)
 		return true
 	}

@@ -103,8 +103,7 @@ func isRuntimeRestarted(status *v1alpha1.SandboxStatus) bool {
 // nothing may reach it until it has one again. The kubelet delays restarts. While that of a sandbox in
 // use is set up, further restarts can wait: nothing reaches it.
 func restartIsRepeatable(sandbox *v1alpha1.Sandbox) bool {
-	isPrepared := v1alpha1.IsInPool(sandbox) || sandbox.Annotations[v1alpha1.AnnotationStarting] == "true"
-	return !isPrepared && claims.SetupPending(&sandbox.Status) ||
+	return !isPrepared(sandbox) && claims.SetupPending(&sandbox.Status) ||
 		meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -150,7 +148,7 @@ func (o *observation) obstacle() string {
 		return fmt.Sprintf("SandboxSet %s is gone", pool)
 	case o.set.DeletionTimestamp != nil:
 		return fmt.Sprintf("SandboxSet %s is being deleted", pool)
-	case !isOf(o.sandbox, o.set):
+	case !IsOf(o.sandbox, o.set):
 		return fmt.Sprintf("SandboxSet %s is another one than that which the sandbox comes from", pool)
 	case revision != o.set.Status.UpdateRevision:
 		return fmt.Sprintf("The sandbox is of revision %s, SandboxSet %s of %s by now", revision, pool, o.set.Status.UpdateRevision)
@@ -158,13 +156,6 @@ func (o *observation) obstacle() string {
 		return fmt.Sprintf("SandboxSet %s can make no sandboxes: %v", pool, o.noMember)
 	}
 	return ""
-}
-
-// isOf reports whether a sandbox came from the pool of a set of the right name. Claims of
-// earlier versions, and other programs that claim, have not noted the set's UID.
-func isOf(sb *v1alpha1.Sandbox, set *v1alpha1.SandboxSet) bool {
-	uid, known := sb.Annotations[v1alpha1.AnnotationPoolUID]
-	return !known || types.UID(uid) == set.UID
 }
 
 // retention is for how long a sandbox is kept that was given up. What was given back to a

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
@@ -76,6 +77,13 @@ func StartedAt(sandbox *v1alpha1.Sandbox) time.Time {
 		return c.LastTransitionTime.Time // it is False all the time
 	}
 	return sandbox.CreationTimestamp.Time // another program made it Recycling
+}
+
+// IsOf reports whether a sandbox came from the pool of a set of the right name. Claims of
+// earlier versions, and other programs that claim, have not noted the set's UID.
+func IsOf(sb *v1alpha1.Sandbox, set *v1alpha1.SandboxSet) bool {
+	uid, known := sb.Annotations[v1alpha1.AnnotationPoolUID]
+	return !known || types.UID(uid) == set.UID
 }
 
 // reasonOf is the reason of the condition Recycling of a sandbox, or empty.

@@ -9,13 +9,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
-// burst is how far a pool may differ from its replicas because claims wait.
+// burst is how far a pool may differ from its replicas because claims wait, or because sandboxes are
+// on their way back.
 type burst struct {
 	// wanted is how many more to create, kept how many more to leave alone, which is
 	// never fewer.
 	wanted, kept int
-	// requeueAfter is after what time those beyond wanted are surplus; 0 where there
-	// are none.
+	// returning is how many are being recycled, see addReturning.
+	returning int
+	// requeueAfter is after what time those beyond wanted are surplus, or one is no longer waited
+	// for; 0 where there are none.
 	requeueAfter time.Duration
 }
 

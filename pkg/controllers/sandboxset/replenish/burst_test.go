@@ -13,7 +13,7 @@ func TestBurstMemory(t *testing.T) {
 	next := func(after time.Duration, generation int64, wanted, spared int, over time.Duration) {
 		t.Helper()
 		got := m.next(generation, wanted, epoch.Add(after))
-		if want := (burst{wanted, spared, over}); got != want {
+		if want := (burst{wanted: wanted, kept: spared, requeueAfter: over}); got != want {
 			t.Fatalf("after %s: %+v, want %+v", after, got, want)
 		}
 	}

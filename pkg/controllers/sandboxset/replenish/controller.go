@@ -16,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/nodes"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	// MaxPendingTimeout is for how long a sandbox may be Pending before it counts as one
 	// that fails to start.
 	MaxPendingTimeout time.Duration
+	// NodeTimeout is for how long a node must take no pods before the unused sandboxes on it are
+	// replaced.
+	NodeTimeout time.Duration
 	// Cluster: there is a cluster, which runs the pods, may have PodTemplates, and takes events.
 	Cluster bool
 	// Lookup finds the templates that sets refer to. Required.
@@ -58,7 +62,7 @@ type Controller struct {
 // New returns a Controller that reads and writes through c. Its parts share empty indexes; Register
 // fills them, because they need the manager's cache. Tests put their own in their place.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	found, states, claims, report := &indexes{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	found, states, claims, report := &indexes{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{nodeTimeout: o.NodeTimeout}
 	o.MaxPendingTimeout = clampPendingTimeout(o.MaxPendingTimeout)
 	podTemplates := podtemplate.NewCache()
 	tmpl := &holders{
@@ -71,9 +75,12 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		demand:    &demand{client: c, indexes: found, claims: claims},
 		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, maxWrites: o.RefillConcurrency},
 		watches:   &watches{clock: clk, indexes: found, states: states, claims: claims},
-		nodes:     newNodeStates(clk, found),
+		nodes:     newNodeStates(clk, found, o.NodeTimeout),
 	}
 }
+
+// NodeHandler returns what has to hear of nodes.
+func (c *Controller) NodeHandler() nodes.Handler { return c.nodes }
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandboxset-replenish" }
@@ -104,10 +111,14 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	recycled, err := index.NewRecycledByPool(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
 	*c.indexes = indexes{
 		sandboxes: sandboxes, holders: ownedTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, burstSets: withBurst,
-		nodes: onNodes,
+		recycled: recycled, nodes: onNodes,
 	}
 	if c.options.Cluster {
 		c.report.recorder = mgr.GetEventRecorder(c.Name())
@@ -122,9 +133,6 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
 		Watches(&v1alpha1.SandboxTemplate{}, c.watches.holders())
 	if c.options.Cluster {
-		if err := c.nodes.watchNodes(mgr); err != nil {
-			return err
-		}
 		b = b.Watches(&corev1.PodTemplate{}, setUsers.Events(enqueue)).WatchesRawSource(c.nodes.source())
 	}
 	return b.Complete(c)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,7 +51,8 @@ const (
 
 // reporter records what is done for a set, as events on it and in counters.
 type reporter struct {
-	recorder recorder.EventRecorder // nil where there are no events
+	recorder    recorder.EventRecorder // nil where there are no events
+	nodeTimeout time.Duration          // of unavailableNodes
 }
 
 // created reports how a round of creates went.
@@ -81,7 +83,7 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 				fmt.Sprintf("Deleted %d sandboxes that had not been ready for %s", n, progressDeadline))
 		case removalNodeUnavailable:
 			r.event(set, corev1.EventTypeNormal, eventNodeUnavailable, "Delete",
-				fmt.Sprintf("Deleted %d sandboxes whose nodes have been cordoned, not ready or gone for %s", n, replaceAfter))
+				fmt.Sprintf("Deleted %d sandboxes whose nodes have been cordoned, not ready or gone for %s", n, r.nodeTimeout))
 		}
 	}
 	if refused(err) {

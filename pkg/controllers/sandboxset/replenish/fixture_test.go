@@ -68,9 +68,9 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			}
 			return c.Get(ctx, k, o, opts...)
 		},
-	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
+	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, NodeTimeout: DefaultNodeTimeout, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	*f.c.indexes = indexes{
-		sandboxes: f.cache, holders: testHolders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f},
+		sandboxes: f.cache, holders: testHolders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, burstSets: burstSetsOf{f}, recycled: recycledOf{},
 	}
 	return f
 }
@@ -143,6 +143,11 @@ func (s burstSetsOf) ByName(namespace, name string) ([]*v1alpha1.SandboxSet, err
 	}
 	return all, nil
 }
+
+// recycledOf has no sandboxes that are being recycled.
+type recycledOf struct{}
+
+func (recycledOf) OfPool(_, _ string) ([]*v1alpha1.Sandbox, error) { return nil, nil }
 
 // testCache shows what was delivered to it.
 type testCache struct {

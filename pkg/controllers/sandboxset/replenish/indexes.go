@@ -32,6 +32,10 @@ type indexes struct {
 	burstSets interface {
 		ByName(namespace, name string) ([]*v1alpha1.SandboxSet, error)
 	}
+	// recycled finds the sandboxes that are being recycled and came from the set of a name.
+	recycled interface {
+		OfPool(namespace, name string) ([]*v1alpha1.Sandbox, error)
+	}
 	// nodes finds the sandboxes of pools on a node.
 	nodes interface {
 		OnNode(name string) ([]*v1alpha1.Sandbox, error)

@@ -5,15 +5,12 @@ package replenish
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -31,6 +28,7 @@ const rememberGone = 10 * time.Minute
 type nodeStates struct {
 	clock   clock.PassiveClock
 	indexes *indexes
+	timeout time.Duration // of unavailableNodes
 
 	mu          sync.Mutex
 	takePods    map[string]bool            // of the nodes that exist
@@ -52,8 +50,8 @@ type unavailableNode struct {
 
 var _ nodes.Handler = (*nodeStates)(nil)
 
-func newNodeStates(clk clock.PassiveClock, x *indexes) *nodeStates {
-	return &nodeStates{clock: clk, indexes: x, takePods: map[string]bool{}, unavailable: map[string]unavailableNode{}}
+func newNodeStates(clk clock.PassiveClock, x *indexes, timeout time.Duration) *nodeStates {
+	return &nodeStates{clock: clk, indexes: x, timeout: timeout, takePods: map[string]bool{}, unavailable: map[string]unavailableNode{}}
 }
 
 // NodesListed implements nodes.Handler.
@@ -113,7 +111,7 @@ func (s *nodeStates) update(update func() (unavailable []string)) {
 			continue
 		}
 		for _, sandbox := range sandboxes {
-			q.AddAfter(reconcile.Request{NamespacedName: setOf(sandbox)}, replaceAfter)
+			q.AddAfter(reconcile.Request{NamespacedName: setOf(sandbox)}, s.timeout)
 		}
 	}
 }
@@ -177,26 +175,15 @@ func (s *nodeStates) unavailableNodesOf(sandboxes []*v1alpha1.Sandbox) unavailab
 	if len(s.unavailable) == 0 {
 		return unavailableNodes{} // the common case, without a walk through the pool
 	}
-	found := unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: s.mostUnavailable(), mostUnavailableAt: s.mostUnavailableAt}
+	found := unavailableNodes{
+		bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: s.mostUnavailable(), mostUnavailableAt: s.mostUnavailableAt, timeout: s.timeout,
+	}
 	for _, sandbox := range sandboxes {
 		if node, isUnavailable := s.unavailable[sandbox.Status.NodeName]; isUnavailable {
 			found.bySandbox[sandbox.UID] = node
 		}
 	}
 	return found
-}
-
-// watchNodes lets a manager follow the nodes of the cluster. Nothing waits for it: without
-// the right to read nodes no sandbox is replaced because of its node.
-func (s *nodeStates) watchNodes(mgr ctrl.Manager) error {
-	client, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("building the client of nodes: %w", err)
-	}
-	if err := mgr.Add(&nodeWatch{client.Nodes(), s}); err != nil {
-		return fmt.Errorf("adding the watch of nodes: %w", err)
-	}
-	return nil
 }
 
 // source takes the queue of the controller, once that has started.
@@ -208,19 +195,3 @@ func (s *nodeStates) source() source.Source {
 		return nil
 	})
 }
-
-// nodeWatch watches nodes in a manager, whether that leads or not: so a new leader knows
-// since when they take no pods.
-type nodeWatch struct {
-	client corev1client.NodeInterface
-	states *nodeStates
-}
-
-// Start implements manager.Runnable.
-func (w *nodeWatch) Start(ctx context.Context) error {
-	nodes.Watch(ctx, w.client, w.states)
-	return nil
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (w *nodeWatch) NeedLeaderElection() bool { return false }

@@ -18,6 +18,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/nodes"
 )
 
+const replaceAfter = DefaultNodeTimeout
+
 func (b builder) node(name string) builder { b.Status.NodeName = name; return b }
 
 // TestPlanOfUnavailableNodes: what is on nodes that have taken no pods for long enough is replaced,
@@ -71,7 +73,7 @@ func TestPlanOfUnavailableNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{set: test.set, target: targetOf(current), now: epoch}
 			o.pool.sandboxes = sandboxes(test.pool...)
-			o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: test.most, mostUnavailableAt: test.mostUnusableAt}
+			o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: test.most, mostUnavailableAt: test.mostUnusableAt, timeout: replaceAfter}
 			for _, sandbox := range o.pool.sandboxes {
 				if since, found := test.since[sandbox.Status.NodeName]; found {
 					o.nodes.bySandbox[sandbox.UID] = unavailableNode{since: since, noticed: since}
@@ -124,7 +126,7 @@ func takes(pods map[string]bool) map[string]nodes.State {
 func TestNodeStates(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(epoch)
 	one := available("a").node("n1").Sandbox
-	s := newNodeStates(clk, &indexes{nodes: onNodes{"n1": {one}}})
+	s := newNodeStates(clk, &indexes{nodes: onNodes{"n1": {one}}}, replaceAfter)
 	q := &enqueuedSets{}
 	at := func(passed time.Duration) { clk.SetTime(epoch.Add(passed)) }
 	expect := func(what string, woken int, most bool, since time.Duration) {

@@ -73,6 +73,11 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if o.pool.sandboxes, err = c.indexes.pooled(set); err != nil {
 		return nil, err
 	}
+	recycled, err := c.indexes.recycled.OfPool(set.Namespace, set.Name)
+	if err != nil {
+		return nil, err
+	}
+	o.burst.addReturning(recycled, set, target.revision, now)
 	o.nodes = c.nodes.unavailableNodesOf(o.pool.sandboxes)
 	o.differsOnlyInMetadata, err = c.differingOnlyInMetadata(o)
 	return o, err

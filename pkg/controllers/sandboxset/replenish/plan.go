@@ -55,7 +55,8 @@ type plan struct {
 
 // plan decides.
 //
-//   - Too few, with those that claims wait for: create the missing ones, but not more than
+//   - Too few, with those that claims wait for: create the missing ones, except for those that are on
+//     their way back (see addReturning), but not more than
 //     scaleStrategy.maxUnavailable leaves after those that fail to start (see blockedSlots), and no
 //     more than are picked up (see maxNotPickedUp).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
@@ -117,7 +118,7 @@ func (p *plan) addNotReady(found notReadyTooLong) {
 // toCreate is how many sandboxes to create, and if more are missing that have to wait
 // until some of these are picked up.
 func (o *observation) toCreate(c *poolCounts) (n int, hasMore bool, err error) {
-	n = o.desired() - c.unused()
+	n = o.desired() - c.unused() - o.burst.awaited(c, o.desired())
 	if n <= 0 || !o.canCreate() {
 		return 0, false, nil
 	}

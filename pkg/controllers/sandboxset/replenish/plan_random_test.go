@@ -126,7 +126,7 @@ func randomObservation(r *rand.Rand) *observation {
 		v1alpha1.SandboxFailed, v1alpha1.SandboxRecycling,
 	}
 	one := func(in int) bool { return r.IntN(in) == 0 }
-	o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: one(4)}
+	o.nodes = unavailableNodes{bySandbox: map[types.UID]unavailableNode{}, mostUnavailable: one(4), timeout: replaceAfter}
 	for i := range r.IntN(30) {
 		b := starting(fmt.Sprintf("s%02d", i)).phase(phases[r.IntN(len(phases))]).
 			age(time.Duration(r.IntN(5)) * time.Minute).recycled(r.Int32N(3))

@@ -50,10 +50,12 @@ func findBlockedSlots(creating []*v1alpha1.Sandbox, maxPending time.Duration, no
 	var b blockedSlots
 	for _, sandbox := range creating {
 		ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
-		if ready != nil && ready.Status == metav1.ConditionFalse &&
-			(ready.Reason == v1alpha1.ReasonPodCreateFailed || ready.Reason == v1alpha1.ReasonStartContainerFailed) {
-			b.failed++
-			continue
+		if ready != nil && ready.Status == metav1.ConditionFalse {
+			switch ready.Reason {
+			case v1alpha1.ReasonPodCreateFailed, v1alpha1.ReasonStartContainerFailed, v1alpha1.ReasonContainerRestarted:
+				b.failed++
+				continue
+			}
 		}
 		if phase := sandbox.Status.Phase; phase != "" && phase != v1alpha1.SandboxPending || v1alpha1.IsGated(sandbox) {
 			continue

@@ -47,6 +47,10 @@ func TestScalingLimited(t *testing.T) {
 			set: makeSet(10, limit(2)), pool: append([]builder{failed("x")}, young...), create: 1, next: time.Second,
 			told: "False StartupBudgetAvailable: 1 of 2 startup slots are blocked: Timeout=0, Failed=1",
 		},
+		"one was restarted": {
+			set: makeSet(10, limit(2)), pool: []builder{pending("x", time.Second, v1alpha1.ReasonContainerRestarted).phase(v1alpha1.SandboxRunning)}, create: 1,
+			told: "False StartupBudgetAvailable: 1 of 2 startup slots are blocked: Timeout=0, Failed=1",
+		},
 		"no pod could be made": {
 			set: makeSet(10, limit(1)), pool: []builder{pending("x", time.Second, v1alpha1.ReasonPodCreateFailed)},
 			told: "True StartupBudgetExhausted: 1 of 1 startup slots are blocked: Timeout=0, Failed=1",

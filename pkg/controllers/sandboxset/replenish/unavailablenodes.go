@@ -13,10 +13,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// replaceAfter is for how long a node must take no pods (it is cordoned, not ready or
-// gone) before the unused sandboxes of pools on it are replaced. A node that comes back earlier
-// costs nothing.
-const replaceAfter = time.Minute
+// DefaultNodeTimeout is the default of --unavailable-node-timeout.
+const DefaultNodeTimeout = time.Minute
 
 // unavailableNodes are the nodes of a pool that take no pods, by the sandboxes on them.
 type unavailableNodes struct {
@@ -27,6 +25,9 @@ type unavailableNodes struct {
 	mostUnavailable bool
 	// mostUnavailableAt is when that was last the case: nodes recover one after the other.
 	mostUnavailableAt time.Time
+	// timeout is for how long a node must take no pods (it is cordoned, not ready or gone) before the
+	// unused sandboxes of pools on it are replaced. A node that comes back earlier costs nothing.
+	timeout time.Duration
 }
 
 // dueAfter returns after what time a sandbox on an unavailable node is replaced. It reports whether it is
@@ -34,20 +35,20 @@ type unavailableNodes struct {
 //
 // A sandbox that was made after its node ceased to take pods is not: it tolerates that, or its
 // template names the node, and the next one would be there as well. The two times may be of
-// different clocks, so it counts as made before if it was made at most half of replaceAfter later.
+// different clocks, so it counts as made before if it was made at most half of timeout later.
 func (t *unavailableNodes) dueAfter(sandbox *v1alpha1.Sandbox, now time.Time) (time.Duration, bool) {
 	node, found := t.bySandbox[sandbox.UID]
-	if !found || !sandbox.CreationTimestamp.Time.Before(node.since.Add(replaceAfter/2)) {
+	if !found || !sandbox.CreationTimestamp.Time.Before(node.since.Add(t.timeout/2)) {
 		return 0, false
 	}
 	if t.mostUnavailable {
-		return replaceAfter, true
+		return t.timeout, true
 	}
 	begin := node.noticed
 	if t.mostUnavailableAt.After(begin) {
 		begin = t.mostUnavailableAt
 	}
-	return max(begin.Add(replaceAfter).Sub(now), 0), true
+	return max(begin.Add(t.timeout).Sub(now), 0), true
 }
 
 // addOnUnavailableNodes also removes the sandboxes on nodes that take no pods, unless a roll-out uses up

@@ -230,9 +230,9 @@ func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, 
 	}
 }
 
-// enqueueSet enqueues the set that owns a sandbox, if any.
+// enqueueSet enqueues the set that owns a sandbox, or waits for it, if any.
 func (w *watches) enqueueSet(sandbox *v1alpha1.Sandbox, q queue.Interface) {
-	if v1alpha1.IsInPool(sandbox) {
+	if v1alpha1.IsInPool(sandbox) || sandbox.Status.Phase == v1alpha1.SandboxRecycling {
 		w.enqueueDelayed(setOf(sandbox), q)
 	}
 }
