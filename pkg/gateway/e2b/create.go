@@ -66,6 +66,13 @@ func createSandbox(c *call) error {
 	plan.Claim.Namespace, plan.Claim.Name = c.caller.Team, claimName
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
+	if plan.MayWait {
+		stopWaiting, ok := c.startWaiting()
+		if !ok {
+			return &Error{Code: http.StatusTooManyRequests, Message: "too many requests of this team wait for a sandbox", RetryAfter: time.Second}
+		}
+		defer stopWaiting()
+	}
 	create := &creation{call: c, plan: plan, retryKey: retryKey}
 	tokens := map[string]string{}
 	if err := create.claimSandbox(ctx, tokens); err != nil {

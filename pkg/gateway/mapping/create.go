@@ -72,6 +72,8 @@ type CreatePlan struct {
 	Claim *v1alpha1.SandboxClaim
 	// Timeout is how long the sandbox lives, or runs until it is paused; 0 means for ever.
 	Timeout time.Duration
+	// MayWait reports whether the create may wait for long: for a sandbox, or for changes of one in place.
+	MayWait bool
 	// MayOutlastTimeout reports whether the create may take as long as the timeout, because it
 	// waits for a sandbox or the timeout is short. It is false if there is no timeout.
 	MayOutlastTimeout bool
@@ -118,7 +120,7 @@ func NewCreatePlan(body *CreateRequest, keyID string, limits Limits, now time.Ti
 	if isPrivate(body) && spec.SkipInitRuntime {
 		return nil, invalid("network.allowPublicTraffic false needs an access token, which there is none of with %s", extension("skip-init-runtime"))
 	}
-	plan := &CreatePlan{Claim: claim}
+	plan := &CreatePlan{Claim: claim, MayWait: spec.OnShortage == v1alpha1.ShortageWait || spec.InplaceUpdate != nil}
 	if plan.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
 		return nil, err
 	}

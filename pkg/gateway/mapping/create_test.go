@@ -191,6 +191,17 @@ func TestNewOrderRefuses(t *testing.T) {
 	}
 }
 
+// TestMayWait: a create that waits for a sandbox, or for changes of one.
+func TestMayWait(t *testing.T) {
+	for metadata, want := range map[string]bool{
+		"": false, `"e2b.agents.kruise.io/claim-timeout-seconds":"9"`: true, `"e2b.agents.kruise.io/create-on-no-stock":"true"`: true, `"e2b.agents.kruise.io/image":"i"`: true,
+	} {
+		if o, err := planOf(t, `{"templateID":"base","metadata":{`+metadata+`}}`); err != nil || o.MayWait != want {
+			t.Errorf("{%s}: %v, %v", metadata, o, err)
+		}
+	}
+}
+
 // TestMayOutlastTimeout: a create that waits, or whose timeout is short. Without a timeout it is neither.
 func TestMayOutlastTimeout(t *testing.T) {
 	const wait, never = `"e2b.agents.kruise.io/create-on-no-stock":"true"`, `"e2b.agents.kruise.io/never-timeout":"true"`
