@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
@@ -172,6 +173,9 @@ func (c *creation) claimSandbox(ctx context.Context, tokens map[string]string) e
 		c.claim = incomplete.Claim
 		return c.giveBack(fromIncomplete(incomplete))
 	case errors.As(err, &gaveUp):
+		if c.retryKey == "" && !gaveUp.GivenBack && (gaveUp.Claim != nil || !gaveUp.Known) {
+			c.reportLeft(err)
+		}
 		return unavailable(c.call.r, err)
 	case apierrors.IsAlreadyExists(err):
 		return &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
@@ -206,9 +210,15 @@ func (c *creation) giveBack(cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.call.r.Context()), cleanupTimeout)
 	defer cancel()
 	if err := client.GiveBack(ctx, c.call.cluster.agents, c.claim); err != nil {
-		return errors.Join(cause, fmt.Errorf("giving it back: %w", err))
+		c.reportLeft(err)
 	}
 	return cause
+}
+
+// reportLeft logs and counts that the claim may be left, although no client knows its sandbox.
+func (c *creation) reportLeft(err error) {
+	GiveBacksFailed.Inc()
+	klog.FromContext(c.call.r.Context()).Error(err, "Failed to give back the claim of a create without a response", "claim", klog.KObj(c.plan.Claim))
 }
 
 // restartTimeout lets the timeout of a sandbox start now. If the timeout of the sandbox already differs
