@@ -12,7 +12,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -56,6 +59,28 @@ func TestGiveBackThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCleanupIsLimited: all that a create does for a client that is gone ends in CleanupTimeout.
+func TestCleanupIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		hangs := func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				leave()
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+		}
+		api, key := newAPIOf(t, &rest.Config{WrapTransport: hangs})
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/sandboxes", strings.NewReader(`{"templateID":"base"}`))
+		r.Header.Set("X-API-Key", key)
+		began := time.Now()
+		api.ServeHTTP(httptest.NewRecorder(), r)
+		if took := time.Since(began); took > e2b.CleanupTimeout || took == 0 {
+			t.Errorf("it ends after %s, and the limit is %s", took, e2b.CleanupTimeout)
+		}
+	})
 }
 
 // TestAbortedCreateGivesBack: a create whose client goes away while the API server works on the claim gives

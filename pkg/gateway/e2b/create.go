@@ -31,9 +31,14 @@ const (
 	restartAfter = 2 * time.Second
 	// createTimeout limits a create of a client that waits for ever.
 	createTimeout = mapping.MaxWait * time.Second
-	// cleanupTimeout limits what is done for a client that is gone.
-	cleanupTimeout = 15 * time.Second
+	// cleanupTimeout limits each of the two steps for a client that is gone: to wait for the claim that
+	// is being created, and to give it back.
+	cleanupTimeout = 9 * time.Second
 )
+
+// CleanupTimeout limits how long a create goes on after its context has ended. A program that ends before
+// may leave sandboxes that no client knows.
+const CleanupTimeout = 2 * cleanupTimeout
 
 // creation is the create of a sandbox.
 type creation struct {

@@ -28,7 +28,13 @@ func newAPI(t *testing.T, handler http.HandlerFunc, wrap func(http.RoundTripper)
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	client, err := versioned.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: wrap})
+	return newAPIOf(t, &rest.Config{Host: server.URL, WrapTransport: wrap})
+}
+
+// newAPIOf returns an E2B API over an API server, and a key of team.
+func newAPIOf(t *testing.T, config *rest.Config) (api *e2b.API, key string) {
+	t.Helper()
+	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}

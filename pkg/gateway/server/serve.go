@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
@@ -31,8 +32,9 @@ const (
 	idleTimeout = 2 * time.Minute
 	// drainTimeout is how long requests may take to end when the server ends.
 	drainTimeout = 20 * time.Second
-	// cutTimeout is how long handlers may take to return after their connections were cut.
-	cutTimeout = 20 * time.Second
+	// cutTimeout is how long handlers may take to return after their connections were cut. Creates have
+	// time to give their sandboxes back.
+	cutTimeout = e2b.CleanupTimeout + 2*time.Second
 	// responseStallTimeout: after the handler returns, the client must read something of the response
 	// within this time.
 	responseStallTimeout = time.Minute
