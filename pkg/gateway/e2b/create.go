@@ -181,7 +181,10 @@ func (c *creation) claimSandbox(ctx context.Context, tokens map[string]string) e
 		if c.retryKey == "" && !gaveUp.GivenBack && (gaveUp.Claim != nil || !gaveUp.Known) {
 			c.reportLeft(err)
 		}
-		return unavailable(c.call.r, err)
+		if gaveUp.GivenBack || gaveUp.Known && gaveUp.Claim == nil {
+			return unavailable(c.call.r, err)
+		}
+		return unanswered(c.call.r, err)
 	case apierrors.IsAlreadyExists(err):
 		return &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
 	case apierrors.IsInvalid(err) && isTemplateMissing(err):

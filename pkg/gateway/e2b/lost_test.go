@@ -105,6 +105,60 @@ func TestLostConnections(t *testing.T) {
 	}
 }
 
+// TestLostWrites: a write whose response is lost is sent again, and has its effect once. A sandbox that is
+// gone then was deleted.
+func TestLostWrites(t *testing.T) {
+	w := newWorld(t)
+	key := w.key("team")
+	w.pool("team", "base", 1)
+	id := w.create(key, `{"templateID":"base"}`)
+	for _, tc := range []struct {
+		lost, method, call, body string
+	}{
+		{"PATCH", "POST", "/timeout", `{"timeout":600}`},
+		{"PATCH", "POST", "/connect", `{"timeout":900}`},
+		{"PATCH", "POST", "/pause", ``},
+		{"PATCH", "POST", "/resume", ``},
+		{"DELETE", "DELETE", "", ``},
+	} {
+		var lost atomic.Bool
+		after := func(r *http.Request) error {
+			if r.Method == tc.lost && !lost.Swap(true) {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		}
+		w.after.Store(&after)
+		if a := w.ask(key, tc.method, "/sandboxes/"+id+tc.call, "/sandboxes/{id}"+tc.call, tc.body); a.code >= 300 || !lost.Load() {
+			t.Errorf("%s %s: %d %s", tc.method, tc.call, a.code, a.body)
+		}
+	}
+}
+
+// TestUnansweredWrites: of a write that was not answered it is not known whether it had an effect.
+func TestUnansweredWrites(t *testing.T) {
+	w := newWorld(t)
+	key := w.key("team")
+	w.pool("team", "base", 2)
+	id := w.create(key, `{"templateID":"base"}`)
+	before := func(r *http.Request) error {
+		if r.Method == http.MethodGet {
+			return nil
+		}
+		return errors.New("in the test")
+	}
+	w.before.Store(&before)
+	for _, tc := range []struct{ method, path, route, body string }{
+		{"POST", "/sandboxes/" + id + "/timeout", "/sandboxes/{id}/timeout", `{"timeout":600}`},
+		{"DELETE", "/sandboxes/" + id, "/sandboxes/{id}", ``},
+	} {
+		a := w.want(http.StatusServiceUnavailable, key, tc.method, tc.path, tc.route, tc.body)
+		if !strings.Contains(string(a.body), "not known whether") || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s %s: %s", tc.method, tc.path, a.body)
+		}
+	}
+}
+
 // TestSandboxAmongMany: however many sandboxes have the label of a claim, a request for the sandbox
 // of that claim reads few of them at a time, has a slot of lists from the second page on, and
 // comes to an end.

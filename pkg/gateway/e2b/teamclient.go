@@ -29,6 +29,9 @@ type teamClient struct {
 	// maxPageSize is how many objects of a list are read at a time after a page was too large. 0 is
 	// any number.
 	maxPageSize int64
+	// hasLostWrite is true if the connection of a write was lost. The sandbox may be as this request wants it
+	// for that reason.
+	hasLostWrite bool
 }
 
 func (t *teamClient) now() time.Time { return t.api.options.Clock.Now() }
