@@ -250,7 +250,10 @@ func fromIncomplete(e *client.IncompleteError) error {
 	apiErr := &Error{Code: http.StatusInternalServerError, Message: "no sandbox: " + e.Message}
 	switch e.Reason {
 	case v1alpha1.ReasonTimeoutReached:
-		apiErr.Code, apiErr.RetryAfter = http.StatusTooManyRequests, time.Second
+		// SDKs repeat a 429, and each try may take another sandbox that fails.
+		if e.Claim.Status.FailedReplicas == 0 {
+			apiErr.Code, apiErr.RetryAfter = http.StatusTooManyRequests, time.Second
+		}
 	case v1alpha1.ReasonSandboxSetNotFound, v1alpha1.ReasonSandboxTemplateNotFound:
 		apiErr.Code, apiErr.Message = http.StatusBadRequest, "Template or Checkpoint not found: "+e.Message
 	case v1alpha1.ReasonEnvVarsInjectionRejected, v1alpha1.ReasonVolumeClaimTemplatesRejected,
