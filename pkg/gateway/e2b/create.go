@@ -106,7 +106,7 @@ func createSandbox(c *call) error {
 		return create.giveBackUnlessKeyed(err)
 	}
 	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > restartAfter {
-		if err := create.restartTimeout(ctx); err != nil {
+		if err := create.restartTimeout(ctx, bound[0]); err != nil {
 			return create.giveBackUnlessKeyed(err)
 		}
 	}
@@ -229,19 +229,25 @@ func (c *creation) reportLeft(err error) {
 	klog.FromContext(c.call.r.Context()).Error(err, "Failed to give back the claim of a create without a response", "claim", klog.KObj(c.plan.Claim))
 }
 
-// restartTimeout lets the timeout of a sandbox start now. If the timeout of the sandbox already differs
-// from the claim's, an earlier try restarted it; restartTimeout leaves it.
-func (c *creation) restartTimeout(ctx context.Context) error {
+// restartTimeout lets the timeout of a sandbox of the claim start now. If the timeout of the sandbox already
+// differs from the claim's, an earlier try restarted it; restartTimeout leaves it.
+func (c *creation) restartTimeout(ctx context.Context, sandbox v1alpha1.ClaimedSandbox) error {
 	if c.plan.Timeout == 0 {
 		return nil
 	}
 	id := v1alpha1.E2BSandboxID(c.claim.Namespace, c.claim.Name)
-	_, _, err := c.call.cluster.patchWith(ctx, c.call.cluster.getterByID(id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+	_, _, err := c.call.cluster.patchWith(ctx, c.call.cluster.getterByUID(sandbox.Name, sandbox.UID, id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.StateOf(sb, c.call.cluster.now()) == mapping.StateGone {
+			return nil, sandboxGoneError(c.retryKey)
+		}
 		if mapping.HasChangedTimeout(sb, c.claim) {
 			return mapping.NoChange(sb), nil
 		}
 		return mapping.SetTimeout(sb, c.call.cluster.now().Add(c.plan.Timeout)), nil
 	})
+	if isNotFound(err) {
+		return sandboxGoneError(c.retryKey)
+	}
 	return err
 }
 

@@ -138,6 +138,33 @@ func TestSlowCreate(t *testing.T) {
 	}
 }
 
+// TestSlowCreateOfOneThatEnds: a create whose sandbox ends before its timeout is restarted says so, and with
+// the code of a create.
+func TestSlowCreateOfOneThatEnds(t *testing.T) {
+	w := newWorld(t)
+	w.pool("team", "base", 2)
+	key := w.key("team")
+	sandboxes := w.server.Client.AgentsV1alpha1().Sandboxes("team")
+	for name, tc := range map[string]struct {
+		headers []string
+		want    int
+	}{"plain": {nil, http.StatusServiceUnavailable}, "with a key": {[]string{"Idempotency-Key", "1"}, http.StatusConflict}} {
+		var ended atomic.Bool
+		before := func(r *http.Request) error {
+			sandbox, isRead := strings.CutPrefix(r.URL.Path, "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/")
+			if !isRead || r.Method != http.MethodGet || ended.Swap(true) {
+				return nil
+			}
+			return sandboxes.Delete(r.Context(), sandbox, metav1.DeleteOptions{})
+		}
+		w.before.Store(&before)
+		a := w.ask(key, "POST", "/sandboxes", "/sandboxes", `{"templateID":"base","timeout":60}`, tc.headers...)
+		if a.code != tc.want || !ended.Load() {
+			t.Errorf("%s: %d %s", name, a.code, a.body)
+		}
+	}
+}
+
 // askLater creates a sandbox while the test goes on.
 func (w *world) askLater(key, body string, headers ...string) <-chan *answer {
 	w.Helper()

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
@@ -93,6 +94,20 @@ func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox,
 	}
 }
 
+// getterByUID returns a function that returns the sandbox of a name, a UID and an id, or else a NotFound.
+func (t *teamClient) getterByUID(name string, uid types.UID, id string) func(context.Context) (*v1alpha1.Sandbox, error) {
+	return func(ctx context.Context) (*v1alpha1.Sandbox, error) {
+		sb, err := t.getSandboxByName(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if of, ok := v1alpha1.IsE2B(sb); !ok || of != id || sb.UID != uid {
+			return nil, apierrors.NewNotFound(v1alpha1.Resource("sandboxes"), name)
+		}
+		return sb, nil
+	}
+}
+
 // idOf returns the id of a sandbox. ok is false if its claim was not created by this API.
 func idOf(sb *v1alpha1.Sandbox) (id string, ok bool) {
 	id, ok = v1alpha1.IsE2B(sb)
@@ -104,9 +119,9 @@ func idOf(sb *v1alpha1.Sandbox) (id string, ok bool) {
 func retryOnConflict(ctx context.Context, read func(context.Context) (*v1alpha1.Sandbox, error), do func(*v1alpha1.Sandbox) error) error {
 	var err error
 	for range maxTries {
-		sb, readErr := read(ctx)
-		if readErr != nil {
-			return readErr
+		var sb *v1alpha1.Sandbox
+		if sb, err = read(ctx); err != nil {
+			break
 		}
 		if err = do(sb); !apierrors.IsConflict(err) {
 			break
