@@ -87,7 +87,9 @@ func (t *teamClient) do(ctx context.Context, request, get *rest.Request, into ru
 // readResponse sends a request and returns the response. takeSlot reports whether the request has a slot
 // for a large response.
 func readResponse(ctx context.Context, request *rest.Request, takeSlot func() bool) ([]byte, error) {
-	body, err := request.SetHeader("Accept", "application/json").Stream(ctx)
+	// Without retries of client-go, which takes up to ten for as long as responses have a Retry-After. SDKs
+	// repeat a 429 themselves.
+	body, err := request.MaxRetries(0).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func isConnectionLost(err error) bool {
 
 // sendOnly sends a request to the API server, and discards the response.
 func sendOnly(ctx context.Context, request *rest.Request) error {
-	body, err := request.Stream(ctx)
+	body, err := request.MaxRetries(0).Stream(ctx) // as in readResponse
 	if err != nil {
 		return err
 	}

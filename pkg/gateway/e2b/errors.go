@@ -44,8 +44,8 @@ func (c *call) toError(err error) error {
 	case errors.As(err, &unserved):
 		return &Error{Code: http.StatusNotImplemented, Message: unserved.Error()}
 	case c.r.Context().Err() != nil:
-		// Most often the client is gone.
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up; it is not known whether it had an effect"}
+		// Most often the client is gone. Else the cluster has not answered for requestTimeout.
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up; it is not known whether it had an effect", RetryAfter: time.Second}
 	}
 	after, _ := client.RetryAfter(err)
 	var status apierrors.APIStatus

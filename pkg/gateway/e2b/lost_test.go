@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -64,7 +65,11 @@ func code(t *testing.T, api *e2b.API, key, method, path, body string) int {
 	return w.Code
 }
 
-const sandboxID = "team--eaaaaaaaaaaaaa"
+const (
+	sandboxID = "team--eaaaaaaaaaaaaa"
+	// sandboxJSON is the sandbox of that id.
+	sandboxJSON = `{"metadata":{"name":"box","namespace":"team","uid":"1","resourceVersion":"1","annotations":{"sandlot.io/claimed-by":"system:serviceaccount:team:sandlot-e2b"},"labels":{"agents.kruise.io/sandbox-id":"team--eaaaaaaaaaaaaa","agents.kruise.io/claim-name":"eaaaaaaaaaaaaa"}}}`
+)
 
 // brokenBody is an answer that is cut off.
 type brokenBody struct{ io.ReadCloser }
@@ -157,6 +162,46 @@ func TestUnansweredWrites(t *testing.T) {
 			t.Errorf("%s %s: %s", tc.method, tc.path, a.body)
 		}
 	}
+}
+
+// TestBusyAPIServer: a request that the API server is too busy for is answered so at once, and repeated by
+// the client.
+func TestBusyAPIServer(t *testing.T) {
+	for _, tc := range []struct{ method, path string }{{"GET", "/templates/set"}, {"DELETE", "/sandboxes/" + sandboxID}} {
+		var sent atomic.Int32
+		api, key := newAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && tc.method != http.MethodGet {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxList","items":[`+sandboxJSON+`]}`)
+				return
+			}
+			sent.Add(1)
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, nil)
+		if got := code(t, api, key, tc.method, tc.path, ""); got != http.StatusTooManyRequests || sent.Load() != 1 {
+			t.Errorf("%s: %d after %d requests", tc.method, got, sent.Load())
+		}
+	}
+}
+
+// TestAPIServerThatHangs: a request ends although neither the API server answers nor the client goes away.
+func TestAPIServerThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, key := newAPIOf(t, &rest.Config{WrapTransport: func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+		}})
+		for _, tc := range []struct{ method, path, body string }{
+			{"GET", "/sandboxes/" + sandboxID, ""}, {"GET", "/v2/sandboxes", ""}, {"DELETE", "/sandboxes/" + sandboxID, ""}, {"POST", "/sandboxes/" + sandboxID + "/timeout", `{"timeout":60}`},
+		} {
+			if got := code(t, api, key, tc.method, tc.path, tc.body); got != http.StatusServiceUnavailable {
+				t.Errorf("%s %s: %d", tc.method, tc.path, got)
+			}
+		}
+	})
 }
 
 // TestSandboxAmongMany: however many sandboxes have the label of a claim, a request for the sandbox
