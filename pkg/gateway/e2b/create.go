@@ -27,8 +27,10 @@ const (
 	// maxIdempotencyKey is how many bytes an Idempotency-Key may have.
 	maxIdempotencyKey = 256
 	// restartAfter is how long a create may take before the timeout of the sandbox is restarted when
-	// the create is answered.
+	// the create is answered, or a part of the timeout if that is longer: while the cluster is slow, each
+	// restart costs it two more requests.
 	restartAfter = 2 * time.Second
+	restartPart  = 20
 	// createTimeout limits a create of a client that waits for ever.
 	createTimeout = mapping.MaxWait * time.Second
 	// cleanupTimeout limits each of the two steps for a client that is gone: to wait for the claim that
@@ -105,7 +107,7 @@ func createSandbox(c *call) error {
 	if err != nil {
 		return create.giveBackUnlessKeyed(err)
 	}
-	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > restartAfter {
+	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > max(restartAfter, plan.Timeout/restartPart) {
 		if err := create.restartTimeout(ctx, bound[0]); err != nil {
 			return create.giveBackUnlessKeyed(err)
 		}

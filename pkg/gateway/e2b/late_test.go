@@ -117,22 +117,32 @@ func (s *stepping) Now() time.Time {
 	return s.PassiveClock.Now().Add(time.Duration(s.looked.Add(1) * s.step.Load()))
 }
 
-// TestSlowCreate: so does that of one that is there, and took long for another reason.
+// TestSlowCreate: so does that of one that is there, and took long for another reason: more than 2 s, and more
+// than a twentieth of the timeout.
 func TestSlowCreate(t *testing.T) {
 	clk := &stepping{PassiveClock: clocktesting.NewFakePassiveClock(time.Now())}
 	w := newWorld(t, func(o *e2b.Options) { o.Clock = clk })
-	w.pool("team", "slow", 2)
+	w.pool("team", "slow", 3)
 	key := w.key("team")
-	for _, step := range []time.Duration{0, 3 * time.Second} {
+	for _, tc := range []struct {
+		step     time.Duration
+		body     string
+		restarts bool
+	}{
+		{0, `{"templateID":"slow"}`, false},
+		{3 * time.Second, `{"templateID":"slow","timeout":3600}`, false},
+		{20 * time.Second, `{"templateID":"slow"}`, true},
+	} {
+		step := tc.step
 		clk.step.Store(int64(step))
-		id := w.create(key, `{"templateID":"slow"}`)
+		id := w.create(key, tc.body)
 		_, name, _ := v1alpha1.SplitE2BSandboxID(id)
 		claim, err := w.server.Client.AgentsV1alpha1().SandboxClaims("team").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		asked, ends := claim.Spec.ShutdownTime.Time, w.sandbox(id).Spec.ShutdownTime.Time
-		if ends.Before(asked.Add(step)) || step == 0 && !ends.Equal(asked) {
+		if tc.restarts && ends.Before(asked.Add(step)) || !tc.restarts && !ends.Equal(asked) {
 			t.Errorf("with steps of %s it ends at %s, and when it was asked for that was %s", step, ends, asked)
 		}
 	}
