@@ -107,7 +107,10 @@ func TestASandboxThatIsNotResumed(t *testing.T) {
 	})
 	id, port := w.add(paused), listen(t, echo)
 	response, body := w.get(t, id, port) // it is asked for, and does not come
-	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
+	wantProblem(t, response, body, http.StatusServiceUnavailable, "does not run yet", id)
+	if response.Header.Get("Retry-After") == "" {
+		t.Error("it does not say when to come again")
+	}
 	refuse = errors.New("the quota of team-a at 10.0.0.1 is used up")
 	response, body = w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
