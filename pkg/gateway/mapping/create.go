@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -124,7 +125,8 @@ func NewCreatePlan(body *CreateRequest, keyID string, limits Limits, now time.Ti
 	if plan.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
 		return nil, err
 	}
-	plan.MayOutlastTimeout = plan.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || plan.Timeout <= v1alpha1.DefaultClaimTimeout)
+	claimTimeout := ptr.Deref(spec.ClaimTimeout, metav1.Duration{Duration: v1alpha1.DefaultClaimTimeout}).Duration
+	plan.MayOutlastTimeout = plan.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || plan.Timeout <= claimTimeout)
 	spec.Labels[v1alpha1.LabelAllowInternetAccess] = strconv.FormatBool(ptr.Deref(body.AllowInternetAccess, true))
 	maps.Copy(spec.Annotations, annotationsOf(body, ext, keyID, plan.Timeout))
 	plan.SetTimeoutStart(now)
