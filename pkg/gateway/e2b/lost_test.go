@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -202,6 +203,28 @@ func TestAPIServerThatHangs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSandboxesOfOneID: an id means the sandbox that was claimed last, as it does for the proxy.
+func TestSandboxesOfOneID(t *testing.T) {
+	claimed := func(name, at string) string {
+		return strings.Replace(strings.Replace(sandboxJSON, `"box"`, `"`+name+`"`, 1), `"annotations":{`, `"annotations":{"agents.kruise.io/claim-timestamp":"`+at+`",`, 1)
+	}
+	early, late := claimed("early", "2026-01-01T00:00:00Z"), claimed("late", "2026-01-01T00:00:01Z")
+	for _, items := range []string{early + "," + late, late + "," + early} {
+		deleted := ""
+		api, key := newAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodDelete {
+				deleted = path.Base(r.URL.Path)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxList","items":[`+items+`]}`)
+		}, nil)
+		if got := code(t, api, key, "DELETE", "/sandboxes/"+sandboxID, ""); got != http.StatusNoContent || deleted != "late" {
+			t.Errorf("%d, and sandbox %q is deleted", got, deleted)
+		}
+	}
 }
 
 // TestSandboxAmongMany: however many sandboxes have the label of a claim, a request for the sandbox

@@ -67,10 +67,13 @@ func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox,
 		err := t.list(ctx, "sandboxes", options, &list, func() {
 			for i := range list.Items {
 				sb := &list.Items[i]
-				if of, ok := idOf(sb); ok && of == id && mapping.StateOf(sb, t.now()) != mapping.StateGone {
+				of, ok := idOf(sb)
+				if !ok || of != id || mapping.StateOf(sb, t.now()) == mapping.StateGone {
+					continue
+				}
+				if found == nil || mapping.PrecedenceOf(sb).Over(mapping.PrecedenceOf(found)) {
 					one := *sb // keeps none of the others in memory
 					found = &one
-					return
 				}
 			}
 		})
