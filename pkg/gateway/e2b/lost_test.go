@@ -227,6 +227,25 @@ func TestSandboxesOfOneID(t *testing.T) {
 	}
 }
 
+// TestBusySandbox: a request for a sandbox that others change all the time is to be repeated by the client, which
+// takes a 409 for its success.
+func TestBusySandbox(t *testing.T) {
+	sent := 0
+	api, key := newAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodDelete {
+			sent++
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxList","items":[`+sandboxJSON+`]}`)
+	}, nil)
+	if got := code(t, api, key, "DELETE", "/sandboxes/"+sandboxID, ""); got != http.StatusServiceUnavailable || sent < 2 {
+		t.Errorf("%d after %d tries", got, sent)
+	}
+}
+
 // TestSandboxAmongMany: however many sandboxes have the label of a claim, a request for the sandbox
 // of that claim reads few of them at a time, has a slot of lists from the second page on, and
 // comes to an end.

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
@@ -118,20 +120,22 @@ func idOf(sb *v1alpha1.Sandbox) (id string, ok bool) {
 }
 
 // retryOnConflict reads a sandbox and calls do with it. If do returns a conflict, retryOnConflict reads
-// the sandbox again and calls do again, at most maxTries times.
+// the sandbox again and calls do again, at most maxTries times. If there is still one, it returns a 503: SDKs
+// take a 409 to mean that the sandbox has the state already.
 func retryOnConflict(ctx context.Context, read func(context.Context) (*v1alpha1.Sandbox, error), do func(*v1alpha1.Sandbox) error) error {
-	var err error
-	for range maxTries {
-		var sb *v1alpha1.Sandbox
-		if sb, err = read(ctx); err != nil {
-			break
+	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: maxTries}
+	err := retry.OnError(backoff, func(err error) bool { return apierrors.IsConflict(err) && ctx.Err() == nil }, func() error {
+		sb, err := read(ctx)
+		if err != nil {
+			return err
 		}
-		if err = do(sb); !apierrors.IsConflict(err) {
-			break
-		}
-	}
-	if apierrors.IsNotFound(err) {
+		return do(sb)
+	})
+	switch {
+	case apierrors.IsNotFound(err):
 		return &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
+	case apierrors.IsConflict(err):
+		return &Error{Code: http.StatusServiceUnavailable, Message: "other clients change the sandbox at the same time: try again", RetryAfter: time.Second}
 	}
 	return err
 }
