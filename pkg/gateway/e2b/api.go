@@ -194,7 +194,7 @@ func (a *API) authenticate(r *http.Request) (apikeys.Caller, error) {
 		return apikeys.Caller{}, authenticationError(r, err)
 	}
 	if ok, after := a.options.Allow(caller); !ok {
-		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
+		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key, or of its team", RetryAfter: after}
 	}
 	return caller, nil
 }

@@ -54,7 +54,7 @@ type Options struct {
 	// Forwarder is a sandboxproxy.Proxy whose option Error is ForwardError.
 	Forwarder Forwarder
 	// Token returns the access token of the runtime of a sandbox. It is called for each request to a
-	// private sandbox that has a token, so it should cache.
+	// private sandbox that has a token, so it should cache. It is empty if there is none.
 	Token func(ctx context.Context, route routes.Route) (string, error)
 	// Resume resumes a paused sandbox, and returns when it runs or ctx ends.
 	Resume func(ctx context.Context, route routes.Route) error
