@@ -122,8 +122,10 @@ func NewCreatePlan(body *CreateRequest, keyID string, limits Limits, now time.Ti
 		return nil, invalid("network.allowPublicTraffic false needs an access token, which there is none of with %s", extension("skip-init-runtime"))
 	}
 	plan := &CreatePlan{Claim: claim, MayWait: spec.OnShortage == v1alpha1.ShortageWait || spec.InplaceUpdate != nil}
-	if plan.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
-		return nil, err
+	if !ext.neverTimeout {
+		if plan.Timeout, err = limits.Timeout(body.Timeout, MinTimeout); err != nil {
+			return nil, err
+		}
 	}
 	claimTimeout := ptr.Deref(spec.ClaimTimeout, metav1.Duration{Duration: v1alpha1.DefaultClaimTimeout}).Duration
 	plan.MayOutlastTimeout = plan.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || plan.Timeout <= claimTimeout)
@@ -186,13 +188,12 @@ func (p *CreatePlan) SetTimeoutStart(start time.Time) {
 	spec.PauseTime, spec.ShutdownTime = pauseAndShutdownTimes(spec.Annotations, start.Add(p.Timeout))
 }
 
-func timeoutOf(seconds *int64, never bool, limits Limits) (time.Duration, error) {
-	if never {
-		return 0, nil
-	}
+// Timeout returns the timeout that a request asks for in seconds, or else DefaultTimeout. It returns an
+// *InvalidError if that is less than least, or too long.
+func (l Limits) Timeout(seconds *int64, least int64) (time.Duration, error) {
 	n := ptr.Deref(seconds, DefaultTimeout)
-	if n < MinTimeout || n > limits.MaxTimeout {
-		return 0, invalid("timeout %d: must be from %d to %d seconds", n, MinTimeout, limits.MaxTimeout)
+	if n < least || n > l.MaxTimeout {
+		return 0, invalid("timeout %d: must be from %d to %d seconds", n, least, l.MaxTimeout)
 	}
 	return time.Duration(n) * time.Second, nil
 }

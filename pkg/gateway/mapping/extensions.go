@@ -67,9 +67,9 @@ func (e *extensions) read(name, value string) error {
 	var err error
 	switch name {
 	case "claim-timeout-seconds":
-		e.spec.ClaimTimeout, err = seconds(name, value, MaxWait)
+		e.spec.ClaimTimeout, err = parseSeconds(name, value, MaxWait)
 	case "wait-ready-timeout-seconds":
-		e.spec.WaitReadyTimeout, err = seconds(name, value, MaxWait)
+		e.spec.WaitReadyTimeout, err = parseSeconds(name, value, MaxWait)
 	case "csi-volume-config":
 		err = e.mounts(name, value)
 	case "skip-init-runtime":
@@ -208,7 +208,7 @@ func (e *extensions) readCPU() error {
 	return nil
 }
 
-func seconds(name, value string, most int64) (*metav1.Duration, error) {
+func parseSeconds(name, value string, most int64) (*metav1.Duration, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n <= 0 || n > most {
 		return nil, invalid("metadata %s: must be a number of seconds from 1 to %d, not %q", extension(name), most, value)
