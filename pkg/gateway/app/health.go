@@ -18,7 +18,7 @@ func serveHealth(ctx context.Context, address string, ready func() error) error 
 	if err != nil {
 		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
-	return server.Serve(ctx, listener, nil, health(ready))
+	return server.ServeListener(ctx, listener, nil, health(ready))
 }
 
 func health(ready func() error) http.Handler {

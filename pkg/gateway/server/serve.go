@@ -57,11 +57,11 @@ func newConnectionPool(maxOpen int) *connections.Pool {
 // Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
 // when all requests have ended or are cut off. All listeners of a gateway share the limit of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	return Serve(ctx, g.connections.Listener(listener), config, g)
+	return ServeListener(ctx, g.connections.Listener(listener), config, g)
 }
 
-// Serve serves the requests of a listener with a handler in the same way.
-func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
+// ServeListener serves the requests of a listener with a handler in the same way.
+func ServeListener(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
 	var working sync.WaitGroup
 	logger := klog.FromContext(ctx)
 	// The contexts of requests end with cut. Upgraded connections end only by that.
