@@ -59,7 +59,7 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 		below, stop := context.WithCancel(context.WithoutCancel(ctx))
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error {
-			gateway.Run(below)
+			gateway.Watch(below)
 			return nil
 		})
 		group.Go(func() error {

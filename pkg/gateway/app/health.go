@@ -21,7 +21,7 @@ func serveHealth(ctx context.Context, address string, ready func() error) error 
 	if err != nil {
 		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
-	return server.Serve(ctx, server.NewConnectionPool(maxProbes).Listener(listener), nil, health(ready))
+	return server.ServeListener(ctx, server.NewConnectionPool(maxProbes).Listener(listener), nil, health(ready))
 }
 
 func health(ready func() error) http.Handler {

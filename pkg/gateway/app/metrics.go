@@ -56,5 +56,5 @@ func serveMetrics(ctx context.Context, address string, secure *tls.Config, confi
 	if err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	return server.Serve(ctx, server.NewConnectionPool(maxProbes).Listener(listener), secure, mux)
+	return server.ServeListener(ctx, server.NewConnectionPool(maxProbes).Listener(listener), secure, mux)
 }

@@ -66,7 +66,7 @@ func Run(ctx context.Context, o *Options) error {
 		group.Go(func() error { return certificates.Start(backgroundCtx) })
 	}
 	group.Go(func() error {
-		gateway.Run(backgroundCtx)
+		gateway.Watch(backgroundCtx)
 		return nil
 	})
 	group.Go(func() error { return serveHealth(backgroundCtx, o.HealthProbeBindAddress, gateway.Ready) })

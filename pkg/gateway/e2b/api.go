@@ -20,6 +20,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
+// requestTimeout limits a request that does not wait for a sandbox. SDKs wait as long for a response.
+const requestTimeout = time.Minute
+
 // Keys knows the API keys.
 type Keys interface {
 	Authenticate(ctx context.Context, raw string) (apikeys.Caller, error)
@@ -165,7 +168,13 @@ func (a *API) handler(endpoint Endpoint) http.Handler {
 			writeError(w, unavailable(r, err))
 			return
 		}
-		r = r.WithContext(identity.WithKeyID(r.Context(), caller.KeyID))
+		ctx := identity.WithKeyID(r.Context(), caller.KeyID)
+		if !endpoint.waits {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+		}
+		r = r.WithContext(ctx)
 		c := &call{api: a, w: w, r: r, caller: caller, release: release, cluster: &teamClient{api: a, agents: client.AgentsV1alpha1(), team: caller.Team}}
 		if err := endpoint.serve(c); err != nil {
 			writeError(w, c.toError(err))
@@ -185,7 +194,7 @@ func (a *API) authenticate(r *http.Request) (apikeys.Caller, error) {
 		return apikeys.Caller{}, authenticationError(r, err)
 	}
 	if ok, after := a.options.Allow(caller); !ok {
-		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
+		return apikeys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key, or of its team", RetryAfter: after}
 	}
 	return caller, nil
 }

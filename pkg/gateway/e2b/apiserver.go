@@ -32,7 +32,7 @@ const (
 	largeAtOnce   = 32
 	// smallPage is how many objects are read at a time if they may be large.
 	smallPage = 16
-	// maxRetries is how often a GET is sent again after its connection was lost.
+	// maxRetries is how often a request is sent again after its connection was lost.
 	maxRetries = 4
 )
 
@@ -65,18 +65,14 @@ func (t *teamClient) do(ctx context.Context, request, get *rest.Request, into ru
 		}
 		return hasSlot
 	}
-	send := readResponse
-	if request == get {
-		send = getWithRetry
-	}
-	text, err := send(ctx, request, takeSlot)
+	text, err := t.readWithRetry(ctx, request, request != get, takeSlot)
 	if errors.Is(err, errNoSlot) {
 		taken, waitErr := t.api.largeResponseSlots.Wait(ctx, t.team)
 		if waitErr != nil {
 			return waitErr
 		}
 		release, hasSlot = taken, true
-		text, err = getWithRetry(ctx, get, takeSlot)
+		text, err = t.readWithRetry(ctx, get, false, takeSlot)
 	}
 	if err != nil {
 		return err
@@ -91,7 +87,9 @@ func (t *teamClient) do(ctx context.Context, request, get *rest.Request, into ru
 // readResponse sends a request and returns the response. takeSlot reports whether the request has a slot
 // for a large response.
 func readResponse(ctx context.Context, request *rest.Request, takeSlot func() bool) ([]byte, error) {
-	body, err := request.SetHeader("Accept", "application/json").Stream(ctx)
+	// Without retries of client-go, which takes up to ten for as long as responses have a Retry-After. SDKs
+	// repeat a 429 themselves.
+	body, err := request.MaxRetries(0).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,20 +110,31 @@ func readResponse(ctx context.Context, request *rest.Request, takeSlot func() bo
 	return text.Bytes(), nil
 }
 
-// getWithRetry sends a GET and returns the response. It sends the GET again, a few times, if the
-// connection is lost.
-func getWithRetry(ctx context.Context, get *rest.Request, takeSlot func() bool) ([]byte, error) {
+// readWithRetry sends a request and returns the response. It sends the request again, as retryLost does.
+func (t *teamClient) readWithRetry(ctx context.Context, request *rest.Request, isWrite bool, takeSlot func() bool) (text []byte, err error) {
+	err = t.retryLost(ctx, isWrite, func() error {
+		text, err = readResponse(ctx, request, takeSlot)
+		return err
+	})
+	return text, err
+}
+
+// retryLost calls send again, a few times, if the connection of its request is lost. The request is a GET,
+// or is for one version of an object, so that it has no effect a second time.
+func (t *teamClient) retryLost(ctx context.Context, isWrite bool, send func() error) error {
 	for backoff := (wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: maxRetries}); ; {
-		text, err := readResponse(ctx, get, takeSlot)
-		if !isConnectionLost(err) || backoff.Steps == 0 {
-			return text, err
+		err := send()
+		isLost := isConnectionLost(err)
+		t.hasLostWrite = t.hasLostWrite || isLost && isWrite
+		if !isLost || backoff.Steps == 0 {
+			return err
 		}
 		delay := time.NewTimer(backoff.Step())
 		select {
 		case <-delay.C:
 		case <-ctx.Done():
 			delay.Stop()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
@@ -138,7 +147,7 @@ func isConnectionLost(err error) bool {
 
 // sendOnly sends a request to the API server, and discards the response.
 func sendOnly(ctx context.Context, request *rest.Request) error {
-	body, err := request.Stream(ctx)
+	body, err := request.MaxRetries(0).Stream(ctx) // as in readResponse
 	if err != nil {
 		return err
 	}

@@ -29,20 +29,28 @@ func isResumeOver(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return mapping.StateOf(sb, now) == mapping.StateRunning || sb.Spec.Paused
 }
 
+// startWaiting takes a slot of requests that wait for a sandbox, and releases the slot of the request, so
+// that other requests of its team can use it. ok is false if too many requests of the team wait.
+func (c *call) startWaiting() (stop func(), ok bool) {
+	stop, ok = c.api.waitSlots.Take(c.caller.Team)
+	if ok {
+		c.release()
+	}
+	return stop, ok
+}
+
 // await waits until isDone returns true for a sandbox, and returns the sandbox. If that takes too long, or
-// if too many requests of the team wait, it returns a 503 with message. A request that waits releases its
-// slot, so that other requests of its team can use it.
+// if too many requests of the team wait, it returns a 503 with message.
 func (c *call) await(sb *v1alpha1.Sandbox, isDone func(*v1alpha1.Sandbox, time.Time) bool, message string) (*v1alpha1.Sandbox, error) {
 	if isDone(sb, c.cluster.now()) {
 		return sb, nil
 	}
 	later := &Error{Code: http.StatusServiceUnavailable, Message: message, RetryAfter: time.Second}
-	releaseWait, ok := c.api.waitSlots.Take(c.caller.Team)
+	stopWaiting, ok := c.startWaiting()
 	if !ok {
 		return nil, later
 	}
-	defer releaseWait()
-	c.release()
+	defer stopWaiting()
 	ctx, cancel := context.WithTimeout(c.r.Context(), stateTimeout)
 	defer cancel()
 	sb, err := c.cluster.pollUntil(ctx, sb, isDone)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -35,7 +36,8 @@ func setReadDeadline(w http.ResponseWriter, at time.Time) {
 func (c *call) decodeBody(into any, set ...func(*json.Decoder)) error {
 	setReadDeadline(c.w, clock.RealClock{}.Now().Add(c.api.readTimeout))
 	defer setReadDeadline(c.w, time.Time{})
-	decoder := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	body := &readErrors{Reader: http.MaxBytesReader(c.w, c.r.Body, maxBody)}
+	decoder := json.NewDecoder(body)
 	for _, change := range set {
 		change(decoder)
 	}
@@ -50,8 +52,28 @@ func (c *call) decodeBody(into any, set ...func(*json.Decoder)) error {
 	switch {
 	case errors.Is(err, io.EOF):
 		return c.checkKey()
-	case errors.As(err, &large):
+	case errors.As(body.err, &large):
 		return &Error{Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body is longer than %d bytes", maxBody)}
+	case errors.Is(body.err, os.ErrDeadlineExceeded):
+		return &Error{Code: http.StatusRequestTimeout, Message: fmt.Sprintf("the body did not arrive within %s", c.api.readTimeout)}
+	case body.err != nil:
+		// The text of the error may have addresses of the gateway.
+		return &Error{Code: http.StatusBadRequest, Message: "the body was cut off"}
 	}
 	return &Error{Code: http.StatusBadRequest, Message: "the body is not the JSON that is expected: " + err.Error()}
+}
+
+// readErrors is a reader that keeps the error of a read that failed.
+type readErrors struct {
+	io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (r *readErrors) Read(into []byte) (int, error) {
+	n, err := r.Reader.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
 }

@@ -191,6 +191,25 @@ func TestWaitsAtOnce(t *testing.T) {
 	waiting.Wait()
 }
 
+// TestCreatesThatWaitAtOnce: nor does a create that waits for a sandbox. If too many requests wait, a create
+// that may have to wait is refused.
+func TestCreatesThatWaitAtOnce(t *testing.T) {
+	w := newWorld(t, func(o *e2b.Options) { o.MaxAPIRequests = 2 }) // of which a team alone has one
+	w.pool("team", "base", 0)
+	key := w.key("team")
+	const path, body = "/sandboxes", `{"templateID":"base","metadata":{"e2b.agents.kruise.io/claim-timeout-seconds":"300"}}`
+	answers := w.askLater(key, body)
+	w.awaitClaim("team")
+	w.want(http.StatusOK, key, "GET", path, path, "")
+	if a := w.want(http.StatusTooManyRequests, key, "POST", path, path, body); a.header.Get("Retry-After") == "" {
+		t.Error("it does not say when to come again")
+	}
+	w.stock("team")
+	if a := <-answers; a.code != http.StatusCreated {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+}
+
 // TestListsAtOnce: lists have slots of their own, so that no team keeps all memory with them.
 func TestListsAtOnce(t *testing.T) {
 	w := newWorld(t)

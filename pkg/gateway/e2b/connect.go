@@ -19,7 +19,7 @@ const resumedAtLeast = 300 * time.Second
 // resume is the connect of SDKs before 2.8. They call it for a sandbox that is not running.
 func resume(c *call) error {
 	return c.connectIf(func(sb *v1alpha1.Sandbox) error {
-		if mapping.StateOf(sb, c.cluster.now()) == mapping.StateRunning {
+		if mapping.StateOf(sb, c.cluster.now()) == mapping.StateRunning && !c.cluster.hasLostWrite {
 			return &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
 		}
 		return nil
@@ -55,9 +55,9 @@ func connectChange(sb *v1alpha1.Sandbox, timeout time.Duration, now time.Time) *
 }
 
 // respondWhenReady responds when a sandbox can be used: with 200 if it could be used before the change,
-// and with 201 if the request had to wait.
+// and with 201 if the request had to wait, or may have resumed it by a write whose response was lost.
 func (c *call) respondWhenReady(before, sb *v1alpha1.Sandbox) error {
-	if mapping.StateOf(before, c.cluster.now()) == mapping.StateRunning {
+	if mapping.StateOf(before, c.cluster.now()) == mapping.StateRunning && !c.cluster.hasLostWrite {
 		return c.respondWithSandbox(http.StatusOK, sb)
 	}
 	sb, err := c.await(sb, isResumeOver, "the sandbox is not ready yet: connect again to wait for it")

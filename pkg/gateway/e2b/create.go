@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
@@ -26,13 +27,20 @@ const (
 	// maxIdempotencyKey is how many bytes an Idempotency-Key may have.
 	maxIdempotencyKey = 256
 	// restartAfter is how long a create may take before the timeout of the sandbox is restarted when
-	// the create is answered.
+	// the create is answered, or a part of the timeout if that is longer: while the cluster is slow, each
+	// restart costs it two more requests.
 	restartAfter = 2 * time.Second
+	restartPart  = 20
 	// createTimeout limits a create of a client that waits for ever.
 	createTimeout = mapping.MaxWait * time.Second
-	// cleanupTimeout limits what is done for a client that is gone.
-	cleanupTimeout = 15 * time.Second
+	// cleanupTimeout limits each of the two steps for a client that is gone: to wait for the claim that
+	// is being created, and to give it back.
+	cleanupTimeout = 9 * time.Second
 )
+
+// CleanupTimeout limits how long a create goes on after its context has ended. A program that ends before
+// may leave sandboxes that no client knows.
+const CleanupTimeout = 2 * cleanupTimeout
 
 // creation is the create of a sandbox.
 type creation struct {
@@ -66,6 +74,13 @@ func createSandbox(c *call) error {
 	plan.Claim.Namespace, plan.Claim.Name = c.caller.Team, claimName
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
+	if plan.MayWait {
+		stopWaiting, ok := c.startWaiting()
+		if !ok {
+			return &Error{Code: http.StatusTooManyRequests, Message: "too many requests of this team wait for a sandbox", RetryAfter: time.Second}
+		}
+		defer stopWaiting()
+	}
 	create := &creation{call: c, plan: plan, retryKey: retryKey}
 	tokens := map[string]string{}
 	if err := create.claimSandbox(ctx, tokens); err != nil {
@@ -92,8 +107,8 @@ func createSandbox(c *call) error {
 	if err != nil {
 		return create.giveBackUnlessKeyed(err)
 	}
-	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > restartAfter {
-		if err := create.restartTimeout(ctx); err != nil {
+	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > max(restartAfter, plan.Timeout/restartPart) {
+		if err := create.restartTimeout(ctx, bound[0]); err != nil {
 			return create.giveBackUnlessKeyed(err)
 		}
 	}
@@ -165,7 +180,13 @@ func (c *creation) claimSandbox(ctx context.Context, tokens map[string]string) e
 		c.claim = incomplete.Claim
 		return c.giveBack(fromIncomplete(incomplete))
 	case errors.As(err, &gaveUp):
-		return unavailable(c.call.r, err)
+		if c.retryKey == "" && !gaveUp.GivenBack && (gaveUp.Claim != nil || !gaveUp.Known) {
+			c.reportLeft(err)
+		}
+		if gaveUp.GivenBack || gaveUp.Known && gaveUp.Claim == nil {
+			return unavailable(c.call.r, err)
+		}
+		return unanswered(c.call.r, err)
 	case apierrors.IsAlreadyExists(err):
 		return &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
 	case apierrors.IsInvalid(err) && isTemplateMissing(err):
@@ -199,24 +220,36 @@ func (c *creation) giveBack(cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.call.r.Context()), cleanupTimeout)
 	defer cancel()
 	if err := client.GiveBack(ctx, c.call.cluster.agents, c.claim); err != nil {
-		return errors.Join(cause, fmt.Errorf("giving it back: %w", err))
+		c.reportLeft(err)
 	}
 	return cause
 }
 
-// restartTimeout lets the timeout of a sandbox start now. If the timeout of the sandbox already differs
-// from the claim's, an earlier try restarted it; restartTimeout leaves it.
-func (c *creation) restartTimeout(ctx context.Context) error {
+// reportLeft logs and counts that the claim may be left, although no client knows its sandbox.
+func (c *creation) reportLeft(err error) {
+	GiveBacksFailed.Inc()
+	klog.FromContext(c.call.r.Context()).Error(err, "Failed to give back the claim of a create without a response", "claim", klog.KObj(c.plan.Claim))
+}
+
+// restartTimeout lets the timeout of a sandbox of the claim start now. If the timeout of the sandbox already
+// differs from the claim's, an earlier try restarted it; restartTimeout leaves it.
+func (c *creation) restartTimeout(ctx context.Context, sandbox v1alpha1.ClaimedSandbox) error {
 	if c.plan.Timeout == 0 {
 		return nil
 	}
 	id := v1alpha1.E2BSandboxID(c.claim.Namespace, c.claim.Name)
-	_, _, err := c.call.cluster.patchWith(ctx, c.call.cluster.getterByID(id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+	_, _, err := c.call.cluster.patchWith(ctx, c.call.cluster.getterByUID(sandbox.Name, sandbox.UID, id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.StateOf(sb, c.call.cluster.now()) == mapping.StateGone {
+			return nil, sandboxGoneError(c.retryKey)
+		}
 		if mapping.HasChangedTimeout(sb, c.claim) {
 			return mapping.NoChange(sb), nil
 		}
 		return mapping.SetTimeout(sb, c.call.cluster.now().Add(c.plan.Timeout)), nil
 	})
+	if isNotFound(err) {
+		return sandboxGoneError(c.retryKey)
+	}
 	return err
 }
 
@@ -225,7 +258,10 @@ func fromIncomplete(e *client.IncompleteError) error {
 	apiErr := &Error{Code: http.StatusInternalServerError, Message: "no sandbox: " + e.Message}
 	switch e.Reason {
 	case v1alpha1.ReasonTimeoutReached:
-		apiErr.Code, apiErr.RetryAfter = http.StatusTooManyRequests, time.Second
+		// SDKs repeat a 429, and each try may take another sandbox that fails.
+		if e.Claim.Status.FailedReplicas == 0 {
+			apiErr.Code, apiErr.RetryAfter = http.StatusTooManyRequests, time.Second
+		}
 	case v1alpha1.ReasonSandboxSetNotFound, v1alpha1.ReasonSandboxTemplateNotFound:
 		apiErr.Code, apiErr.Message = http.StatusBadRequest, "Template or Checkpoint not found: "+e.Message
 	case v1alpha1.ReasonEnvVarsInjectionRejected, v1alpha1.ReasonVolumeClaimTemplatesRejected,

@@ -5,4 +5,6 @@
 // on. Each request acts for the team of its API key, as the user that the cluster knows
 // that team by; the cluster decides what is allowed. Nothing is kept here: two gateways
 // answer alike.
+//
+// docs/design.md follows a create through the code.
 package e2b

@@ -16,6 +16,9 @@ type Endpoint struct {
 	Unserved string
 
 	serve func(*call) error
+	// waits is set if a request may wait for a sandbox. It limits that itself; all others have
+	// requestTimeout.
+	waits bool
 	// isPublic is set if a request needs no API key.
 	isPublic bool
 }
@@ -24,18 +27,18 @@ type Endpoint struct {
 func Endpoints() []Endpoint {
 	endpoints := []Endpoint{
 		{Method: http.MethodGet, Path: "/health", isPublic: true},
-		{Method: http.MethodPost, Path: "/sandboxes", serve: createSandbox},
-		{Method: http.MethodPost, Path: "/v2/sandboxes", serve: createSandbox},
+		{Method: http.MethodPost, Path: "/sandboxes", serve: createSandbox, waits: true},
+		{Method: http.MethodPost, Path: "/v2/sandboxes", serve: createSandbox, waits: true},
 		{Method: http.MethodGet, Path: "/sandboxes", serve: listSandboxes},
 		{Method: http.MethodGet, Path: "/v2/sandboxes", serve: listSandboxPage},
 		{Method: http.MethodGet, Path: "/sandboxes/{id}", serve: getSandbox},
 		{Method: http.MethodDelete, Path: "/sandboxes/{id}", serve: deleteSandbox},
 		{Method: http.MethodPost, Path: "/sandboxes/{id}/timeout", serve: setTimeout},
 		{Method: http.MethodPost, Path: "/sandboxes/{id}/refreshes", serve: refresh},
-		{Method: http.MethodPost, Path: "/sandboxes/{id}/pause", serve: pause},
-		{Method: http.MethodPost, Path: "/sandboxes/{id}/resume", serve: resume},
-		{Method: http.MethodPost, Path: "/sandboxes/{id}/connect", serve: connect},
-		{Method: http.MethodPost, Path: "/v2/sandboxes/{id}/connect", serve: connect},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/pause", serve: pause, waits: true},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/resume", serve: resume, waits: true},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/connect", serve: connect, waits: true},
+		{Method: http.MethodPost, Path: "/v2/sandboxes/{id}/connect", serve: connect, waits: true},
 		{Method: http.MethodGet, Path: "/templates", serve: listTemplates},
 		{Method: http.MethodGet, Path: "/templates/{id}", serve: getTemplate},
 		{Method: http.MethodDelete, Path: "/templates/{id}", serve: deleteTemplate},

@@ -44,13 +44,13 @@ func (c *call) toError(err error) error {
 	case errors.As(err, &unserved):
 		return &Error{Code: http.StatusNotImplemented, Message: unserved.Error()}
 	case c.r.Context().Err() != nil:
-		// Most often the client is gone.
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up; it is not known whether it had an effect"}
+		// Most often the client is gone. Else the cluster has not answered for requestTimeout.
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up; it is not known whether it had an effect", RetryAfter: time.Second}
 	}
 	after, _ := client.RetryAfter(err)
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return unavailable(c.r, err)
+		return unanswered(c.r, err)
 	}
 	apiErr := &Error{Code: int(status.Status().Code), Message: status.Status().Message, RetryAfter: after}
 	switch {
@@ -64,15 +64,38 @@ func (c *call) toError(err error) error {
 		// The cluster does not accept the credentials of the gateway. The key of the caller is good.
 		return unavailable(c.r, err)
 	case apiErr.Code >= http.StatusInternalServerError:
-		klog.FromContext(c.r.Context()).Error(err, "Failed to call the cluster", "team", c.caller.Team, "path", c.r.URL.Path)
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the cluster did not answer; it is not known whether the request had an effect", RetryAfter: max(after, time.Second)}
+		return unanswered(c.r, err)
 	}
 	return apiErr
 }
 
-// unavailable logs an error whose text is not for users, and returns a 503 for it.
+// isNotFound reports whether an error is a 404 for the client.
+func isNotFound(err error) bool {
+	var known *Error
+	return errors.As(err, &known) && known.Code == http.StatusNotFound
+}
+
+// unanswered logs an error of a request that the cluster may have carried out, and returns a 503 for it.
+func unanswered(r *http.Request, err error) error {
+	logFailure(r, err)
+	after, _ := client.RetryAfter(err)
+	return &Error{Code: http.StatusServiceUnavailable, Message: "the cluster did not answer; it is not known whether the request had an effect", RetryAfter: max(after, time.Second)}
+}
+
+// logFailure logs an error whose text is not for users. Any client can cause one by going away, so that
+// is logged with verbosity 4 only.
+func logFailure(r *http.Request, err error) {
+	logger := klog.FromContext(r.Context())
+	if r.Context().Err() != nil {
+		logger.V(4).Info("Client of a request of the E2B API is gone", "method", r.Method, "path", r.URL.Path, "err", err)
+		return
+	}
+	logger.Error(err, "Request of the E2B API failed", "method", r.Method, "path", r.URL.Path)
+}
+
+// unavailable logs an error of a request that had no effect, and returns a 503 for it.
 func unavailable(r *http.Request, err error) error {
-	klog.FromContext(r.Context()).Error(err, "Request of the E2B API failed", "method", r.Method, "path", r.URL.Path)
+	logFailure(r, err)
 	return &Error{Code: http.StatusServiceUnavailable, Message: "the request could not be carried out now", RetryAfter: time.Second}
 }
 

@@ -53,6 +53,9 @@ type world struct {
 	// before, if set, is called before each request of the API to the cluster. Its error is
 	// the answer.
 	before *atomic.Pointer[func(*http.Request) error]
+	// after, if set, is called after each request of the API to the cluster. With an error, the response
+	// is lost.
+	after *atomic.Pointer[func(*http.Request) error]
 	// stop stops the controllers.
 	stop func()
 }
@@ -78,7 +81,7 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: apikeys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(*http.Request, int) error]{}, closed: &atomic.Pointer[func(*http.Request)]{}, stop: stop}
+	w := &world{T: t, server: server, keys: apikeys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, after: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(*http.Request, int) error]{}, closed: &atomic.Pointer[func(*http.Request)]{}, stop: stop}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -91,6 +94,12 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 				}
 			}
 			resp, err := next.RoundTrip(r)
+			if after := w.after.Load(); after != nil && err == nil {
+				if err := (*after)(r); err != nil {
+					_ = resp.Body.Close()
+					return nil, err
+				}
+			}
 			if err == nil {
 				resp.Body = &watchedBody{ReadCloser: resp.Body, world: w, request: r}
 			}

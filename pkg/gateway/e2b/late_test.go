@@ -92,7 +92,7 @@ func TestLifeShorterThanPreparation(t *testing.T) {
 	}
 	before := names()
 	a := w.ask(w.key("team"), "POST", "/sandboxes", "/sandboxes", `{"templateID":"base","metadata":{"e2b.agents.kruise.io/image":"other"}}`)
-	if a.code != http.StatusTooManyRequests {
+	if a.code != http.StatusInternalServerError || a.header.Get("Retry-After") != "" { // which no SDK repeats
 		t.Errorf("%d %s", a.code, a.body)
 	}
 	after, gone := names(), 0
@@ -117,23 +117,60 @@ func (s *stepping) Now() time.Time {
 	return s.PassiveClock.Now().Add(time.Duration(s.looked.Add(1) * s.step.Load()))
 }
 
-// TestSlowCreate: so does that of one that is there, and took long for another reason.
+// TestSlowCreate: so does that of one that is there, and took long for another reason: more than 2 s, and more
+// than a twentieth of the timeout.
 func TestSlowCreate(t *testing.T) {
 	clk := &stepping{PassiveClock: clocktesting.NewFakePassiveClock(time.Now())}
 	w := newWorld(t, func(o *e2b.Options) { o.Clock = clk })
-	w.pool("team", "slow", 2)
+	w.pool("team", "slow", 3)
 	key := w.key("team")
-	for _, step := range []time.Duration{0, 3 * time.Second} {
+	for _, tc := range []struct {
+		step     time.Duration
+		body     string
+		restarts bool
+	}{
+		{0, `{"templateID":"slow"}`, false},
+		{3 * time.Second, `{"templateID":"slow","timeout":3600}`, false},
+		{20 * time.Second, `{"templateID":"slow"}`, true},
+	} {
+		step := tc.step
 		clk.step.Store(int64(step))
-		id := w.create(key, `{"templateID":"slow"}`)
+		id := w.create(key, tc.body)
 		_, name, _ := v1alpha1.SplitE2BSandboxID(id)
 		claim, err := w.server.Client.AgentsV1alpha1().SandboxClaims("team").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		asked, ends := claim.Spec.ShutdownTime.Time, w.sandbox(id).Spec.ShutdownTime.Time
-		if ends.Before(asked.Add(step)) || step == 0 && !ends.Equal(asked) {
+		if tc.restarts && ends.Before(asked.Add(step)) || !tc.restarts && !ends.Equal(asked) {
 			t.Errorf("with steps of %s it ends at %s, and when it was asked for that was %s", step, ends, asked)
+		}
+	}
+}
+
+// TestSlowCreateOfOneThatEnds: a create whose sandbox ends before its timeout is restarted says so, and with
+// the code of a create.
+func TestSlowCreateOfOneThatEnds(t *testing.T) {
+	w := newWorld(t)
+	w.pool("team", "base", 2)
+	key := w.key("team")
+	sandboxes := w.server.Client.AgentsV1alpha1().Sandboxes("team")
+	for name, tc := range map[string]struct {
+		headers []string
+		want    int
+	}{"plain": {nil, http.StatusServiceUnavailable}, "with a key": {[]string{"Idempotency-Key", "1"}, http.StatusConflict}} {
+		var ended atomic.Bool
+		before := func(r *http.Request) error {
+			sandbox, isRead := strings.CutPrefix(r.URL.Path, "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/")
+			if !isRead || r.Method != http.MethodGet || ended.Swap(true) {
+				return nil
+			}
+			return sandboxes.Delete(r.Context(), sandbox, metav1.DeleteOptions{})
+		}
+		w.before.Store(&before)
+		a := w.ask(key, "POST", "/sandboxes", "/sandboxes", `{"templateID":"base","timeout":60}`, tc.headers...)
+		if a.code != tc.want || !ended.Load() {
+			t.Errorf("%s: %d %s", name, a.code, a.body)
 		}
 	}
 }

@@ -28,6 +28,8 @@ func pause(c *call) error {
 	}
 	_, sb, err := c.patchByID(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
 		switch {
+		case mapping.IsPaused(sb) && c.cluster.hasLostWrite:
+			return mapping.NoChange(sb), nil
 		case mapping.IsPaused(sb):
 			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is paused already"}
 		case sb.Spec.Paused && retention == "":

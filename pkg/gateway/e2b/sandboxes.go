@@ -58,10 +58,12 @@ func (c *call) info(sb *v1alpha1.Sandbox) mapping.Info {
 // deleteSandbox deletes a sandbox. The cluster deletes its claim later.
 func deleteSandbox(c *call) error {
 	err := retryOnConflict(c.r.Context(), c.cluster.getterByID(c.r.PathValue("id")), func(sb *v1alpha1.Sandbox) error {
+		// With the version, because a sandbox that was recycled keeps its UID, and may be another claim's.
 		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &sb.UID, ResourceVersion: &sb.ResourceVersion}}
-		return sendOnly(c.r.Context(), c.cluster.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options))
+		request := c.cluster.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options)
+		return c.cluster.retryLost(c.r.Context(), true, func() error { return sendOnly(c.r.Context(), request) })
 	})
-	if err != nil {
+	if err != nil && !(c.cluster.hasLostWrite && isNotFound(err)) {
 		return err
 	}
 	c.waitUntilStopped()

@@ -11,6 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
@@ -29,6 +32,9 @@ type teamClient struct {
 	// maxPageSize is how many objects of a list are read at a time after a page was too large. 0 is
 	// any number.
 	maxPageSize int64
+	// hasLostWrite is true if the connection of a write was lost. The sandbox may be as this request wants it
+	// for that reason.
+	hasLostWrite bool
 }
 
 func (t *teamClient) now() time.Time { return t.api.options.Clock.Now() }
@@ -63,10 +69,13 @@ func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox,
 		err := t.list(ctx, "sandboxes", options, &list, func() {
 			for i := range list.Items {
 				sb := &list.Items[i]
-				if of, ok := idOf(sb); ok && of == id && mapping.StateOf(sb, t.now()) != mapping.StateGone {
+				of, ok := idOf(sb)
+				if !ok || of != id || mapping.StateOf(sb, t.now()) == mapping.StateGone {
+					continue
+				}
+				if found == nil || mapping.PrecedenceOf(sb).Over(mapping.PrecedenceOf(found)) {
 					one := *sb // keeps none of the others in memory
 					found = &one
-					return
 				}
 			}
 		})
@@ -90,6 +99,20 @@ func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox,
 	}
 }
 
+// getterByUID returns a function that returns the sandbox of a name, a UID and an id, or else a NotFound.
+func (t *teamClient) getterByUID(name string, uid types.UID, id string) func(context.Context) (*v1alpha1.Sandbox, error) {
+	return func(ctx context.Context) (*v1alpha1.Sandbox, error) {
+		sb, err := t.getSandboxByName(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if of, ok := v1alpha1.IsE2B(sb); !ok || of != id || sb.UID != uid {
+			return nil, apierrors.NewNotFound(v1alpha1.Resource("sandboxes"), name)
+		}
+		return sb, nil
+	}
+}
+
 // idOf returns the id of a sandbox. ok is false if its claim was not created by this API.
 func idOf(sb *v1alpha1.Sandbox) (id string, ok bool) {
 	id, ok = v1alpha1.IsE2B(sb)
@@ -97,20 +120,22 @@ func idOf(sb *v1alpha1.Sandbox) (id string, ok bool) {
 }
 
 // retryOnConflict reads a sandbox and calls do with it. If do returns a conflict, retryOnConflict reads
-// the sandbox again and calls do again, at most maxTries times.
+// the sandbox again and calls do again, at most maxTries times. If there is still one, it returns a 503: SDKs
+// take a 409 to mean that the sandbox has the state already.
 func retryOnConflict(ctx context.Context, read func(context.Context) (*v1alpha1.Sandbox, error), do func(*v1alpha1.Sandbox) error) error {
-	var err error
-	for range maxTries {
-		sb, readErr := read(ctx)
-		if readErr != nil {
-			return readErr
+	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: maxTries}
+	err := retry.OnError(backoff, func(err error) bool { return apierrors.IsConflict(err) && ctx.Err() == nil }, func() error {
+		sb, err := read(ctx)
+		if err != nil {
+			return err
 		}
-		if err = do(sb); !apierrors.IsConflict(err) {
-			break
-		}
-	}
-	if apierrors.IsNotFound(err) {
+		return do(sb)
+	})
+	switch {
+	case apierrors.IsNotFound(err):
 		return &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
+	case apierrors.IsConflict(err):
+		return &Error{Code: http.StatusServiceUnavailable, Message: "other clients change the sandbox at the same time: try again", RetryAfter: time.Second}
 	}
 	return err
 }

@@ -4,7 +4,6 @@
 package e2b
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
@@ -19,26 +18,13 @@ type lifecycleRequest struct {
 	Memory   *bool  `json:"memory"`
 }
 
-// seconds returns a timeout that a request asks for in seconds, or else the default. It returns an
-// error if that is not allowed.
-func seconds(given *int64, otherwise int64, limits *mapping.Limits) (time.Duration, error) {
-	n := otherwise
-	if given != nil {
-		n = *given
-	}
-	if n < 0 || n > limits.MaxTimeout {
-		return 0, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("timeout %d: must be from 0 to %d seconds", n, limits.MaxTimeout)}
-	}
-	return time.Duration(n) * time.Second, nil
-}
-
 // readTimeoutBody returns the timeout in the body of connect and resume.
 func (c *call) readTimeoutBody() (time.Duration, error) {
 	var body lifecycleRequest
 	if err := c.decodeBody(&body); err != nil {
 		return 0, err
 	}
-	return seconds(body.Timeout, mapping.DefaultTimeout, &c.api.options.Limits)
+	return c.api.options.Limits.Timeout(body.Timeout, 0)
 }
 
 // setTimeout sets a new timeout, which starts now. 0 ends the sandbox at once.
@@ -50,7 +36,7 @@ func setTimeout(c *call) error {
 	if body.Timeout == nil {
 		return &Error{Code: http.StatusBadRequest, Message: "timeout is required, in seconds"}
 	}
-	timeout, err := seconds(body.Timeout, 0, &c.api.options.Limits)
+	timeout, err := c.api.options.Limits.Timeout(body.Timeout, 0)
 	if err != nil {
 		return err
 	}
@@ -65,7 +51,7 @@ func refresh(c *call) error {
 	if err := c.decodeBody(&body); err != nil {
 		return err
 	}
-	timeout, err := seconds(body.Duration, mapping.DefaultTimeout, &c.api.options.Limits)
+	timeout, err := c.api.options.Limits.Timeout(body.Duration, 0)
 	if err != nil {
 		return err
 	}

@@ -24,23 +24,12 @@ var ErrPausedAgain = errors.New("the sandbox was paused again")
 // returns when it runs. name and uid are those of the sandbox: another sandbox of the id is left alone.
 // Errors are ErrPausedAgain, an *Error, or those of the cluster.
 func (a *API) Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID) error {
-	missing := apierrors.NewNotFound(v1alpha1.Resource("sandboxes"), name)
 	namespace, _, ok := mapping.ParseSandboxID(id)
 	if !ok {
-		return missing
+		return apierrors.NewNotFound(v1alpha1.Resource("sandboxes"), name)
 	}
 	cluster := &teamClient{api: a, agents: agents, team: namespace}
-	read := func(ctx context.Context) (*v1alpha1.Sandbox, error) {
-		sb, err := cluster.getSandboxByName(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if of, ok := v1alpha1.IsE2B(sb); !ok || of != id || sb.UID != uid {
-			return nil, missing
-		}
-		return sb, nil
-	}
-	_, sb, err := cluster.patchWith(ctx, read, func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+	_, sb, err := cluster.patchWith(ctx, cluster.getterByUID(name, uid, id), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
 		timeout := resumedAtLeast
 		if n, err := strconv.ParseInt(sb.Annotations[v1alpha1.AnnotationE2BTimeout], 10, 64); err == nil {
 			timeout = max(timeout, time.Duration(n)*time.Second)

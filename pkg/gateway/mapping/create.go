@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -72,6 +73,8 @@ type CreatePlan struct {
 	Claim *v1alpha1.SandboxClaim
 	// Timeout is how long the sandbox lives, or runs until it is paused; 0 means for ever.
 	Timeout time.Duration
+	// MayWait reports whether the create may wait for long: for a sandbox, or for changes of one in place.
+	MayWait bool
 	// MayOutlastTimeout reports whether the create may take as long as the timeout, because it
 	// waits for a sandbox or the timeout is short. It is false if there is no timeout.
 	MayOutlastTimeout bool
@@ -118,11 +121,14 @@ func NewCreatePlan(body *CreateRequest, keyID string, limits Limits, now time.Ti
 	if isPrivate(body) && spec.SkipInitRuntime {
 		return nil, invalid("network.allowPublicTraffic false needs an access token, which there is none of with %s", extension("skip-init-runtime"))
 	}
-	plan := &CreatePlan{Claim: claim}
-	if plan.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
-		return nil, err
+	plan := &CreatePlan{Claim: claim, MayWait: spec.OnShortage == v1alpha1.ShortageWait || spec.InplaceUpdate != nil}
+	if !ext.neverTimeout {
+		if plan.Timeout, err = limits.Timeout(body.Timeout, MinTimeout); err != nil {
+			return nil, err
+		}
 	}
-	plan.MayOutlastTimeout = plan.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || plan.Timeout <= v1alpha1.DefaultClaimTimeout)
+	claimTimeout := ptr.Deref(spec.ClaimTimeout, metav1.Duration{Duration: v1alpha1.DefaultClaimTimeout}).Duration
+	plan.MayOutlastTimeout = plan.Timeout > 0 && (spec.OnShortage == v1alpha1.ShortageWait || plan.Timeout <= claimTimeout)
 	spec.Labels[v1alpha1.LabelAllowInternetAccess] = strconv.FormatBool(ptr.Deref(body.AllowInternetAccess, true))
 	maps.Copy(spec.Annotations, annotationsOf(body, ext, keyID, plan.Timeout))
 	plan.SetTimeoutStart(now)
@@ -182,13 +188,12 @@ func (p *CreatePlan) SetTimeoutStart(start time.Time) {
 	spec.PauseTime, spec.ShutdownTime = pauseAndShutdownTimes(spec.Annotations, start.Add(p.Timeout))
 }
 
-func timeoutOf(seconds *int64, never bool, limits Limits) (time.Duration, error) {
-	if never {
-		return 0, nil
-	}
+// Timeout returns the timeout that a request asks for in seconds, or else DefaultTimeout. It returns an
+// *InvalidError if that is less than least, or too long.
+func (l Limits) Timeout(seconds *int64, least int64) (time.Duration, error) {
 	n := ptr.Deref(seconds, DefaultTimeout)
-	if n < MinTimeout || n > limits.MaxTimeout {
-		return 0, invalid("timeout %d: must be from %d to %d seconds", n, MinTimeout, limits.MaxTimeout)
+	if n < least || n > l.MaxTimeout {
+		return 0, invalid("timeout %d: must be from %d to %d seconds", n, least, l.MaxTimeout)
 	}
 	return time.Duration(n) * time.Second, nil
 }

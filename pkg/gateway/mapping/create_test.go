@@ -72,6 +72,19 @@ createOnNoStock: true
 claimTimeout: 20s
 waitReadyTimeout: 10s
 annotations: {e2b.agents.kruise.io/timeout: "300"}`},
+		"a cold start that may take long": {`{"templateID":"base","metadata":{"e2b.agents.kruise.io/create-on-no-stock":"true","e2b.agents.kruise.io/wait-ready-timeout-seconds":"900"}}`, `
+shutdownTime: "2026-03-04T05:11:07Z"
+onShortage: Wait
+createOnNoStock: true
+claimTimeout: 15m0s
+waitReadyTimeout: 15m0s
+annotations: {e2b.agents.kruise.io/timeout: "300"}`},
+		"changes that may take long": {`{"templateID":"base","timeout":600,"metadata":{"e2b.agents.kruise.io/image":"i:2","e2b.agents.kruise.io/wait-ready-timeout-seconds":"300"}}`, `
+shutdownTime: "2026-03-04T05:16:07Z"
+inplaceUpdate: {image: "i:2"}
+claimTimeout: 5m0s
+waitReadyTimeout: 5m0s
+annotations: {e2b.agents.kruise.io/timeout: "600"}`},
 		"changes in place, and volumes": {`{"templateID":"base","volumeMounts":[{"name":"pv","path":"/a"}],"metadata":{
 "e2b.agents.kruise.io/image":"i:2","e2b.agents.kruise.io/cpu-request":"500m","e2b.agents.kruise.io/cpu-limit":"1",
 "e2b.agents.kruise.io/csi-volume-name":"pv2","e2b.agents.kruise.io/csi-mount-point":"/b","e2b.agents.kruise.io/csi-subpath":"s",
@@ -191,13 +204,27 @@ func TestNewOrderRefuses(t *testing.T) {
 	}
 }
 
+// TestMayWait: a create that waits for a sandbox, or for changes of one.
+func TestMayWait(t *testing.T) {
+	for metadata, want := range map[string]bool{
+		"": false, `"e2b.agents.kruise.io/claim-timeout-seconds":"9"`: true, `"e2b.agents.kruise.io/create-on-no-stock":"true"`: true, `"e2b.agents.kruise.io/image":"i"`: true,
+	} {
+		if o, err := planOf(t, `{"templateID":"base","metadata":{`+metadata+`}}`); err != nil || o.MayWait != want {
+			t.Errorf("{%s}: %v, %v", metadata, o, err)
+		}
+	}
+}
+
 // TestMayOutlastTimeout: a create that waits, or whose timeout is short. Without a timeout it is neither.
 func TestMayOutlastTimeout(t *testing.T) {
 	const wait, never = `"e2b.agents.kruise.io/create-on-no-stock":"true"`, `"e2b.agents.kruise.io/never-timeout":"true"`
+	const ready = `"e2b.agents.kruise.io/image":"i:2","e2b.agents.kruise.io/wait-ready-timeout-seconds":"300"`
 	for body, want := range map[string]bool{
 		`{"templateID":"base","timeout":61}`:                                        false,
 		`{"templateID":"base","timeout":60}`:                                        true,
 		`{"templateID":"base","timeout":3600,"metadata":{` + wait + `}}`:            true,
+		`{"templateID":"base","timeout":300,"metadata":{` + ready + `}}`:            true,
+		`{"templateID":"base","timeout":301,"metadata":{` + ready + `}}`:            false,
 		`{"templateID":"base","timeout":5,"metadata":{` + never + `}}`:              false,
 		`{"templateID":"base","timeout":5,"metadata":{` + never + `,` + wait + `}}`: false,
 	} {

@@ -67,9 +67,9 @@ func (e *extensions) read(name, value string) error {
 	var err error
 	switch name {
 	case "claim-timeout-seconds":
-		e.spec.ClaimTimeout, err = seconds(name, value, MaxWait)
+		e.spec.ClaimTimeout, err = parseSeconds(name, value, MaxWait)
 	case "wait-ready-timeout-seconds":
-		e.spec.WaitReadyTimeout, err = seconds(name, value, MaxWait)
+		e.spec.WaitReadyTimeout, err = parseSeconds(name, value, MaxWait)
 	case "csi-volume-config":
 		err = e.mounts(name, value)
 	case "skip-init-runtime":
@@ -163,6 +163,10 @@ func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
 		e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount, e.csi)
 	}
 	spec.ClaimTimeout, spec.WaitReadyTimeout = e.spec.ClaimTimeout, e.spec.WaitReadyTimeout
+	// The end of the claim is that of its sandboxes that are not ready.
+	if ready := spec.WaitReadyTimeout; spec.ClaimTimeout == nil && ready != nil && ready.Duration > v1alpha1.DefaultClaimTimeout {
+		spec.ClaimTimeout = ready
+	}
 	spec.InplaceUpdate, spec.SkipInitRuntime = e.spec.InplaceUpdate, e.spec.SkipInitRuntime
 	spec.ReserveFailedSandbox = e.spec.ReserveFailedSandbox
 	spec.DynamicVolumesMount = append(spec.DynamicVolumesMount, e.spec.DynamicVolumesMount...)
@@ -170,7 +174,7 @@ func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
 		return invalid("envVars are set by the init of the runtime, which %s leaves out", extension("skip-init-runtime"))
 	}
 	// The create waits if the client says how long to wait, or accepts a new sandbox.
-	if e.createOnNoStock || spec.ClaimTimeout != nil {
+	if e.createOnNoStock || e.spec.ClaimTimeout != nil {
 		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, new(e.createOnNoStock)
 	}
 	return nil
@@ -204,7 +208,7 @@ func (e *extensions) readCPU() error {
 	return nil
 }
 
-func seconds(name, value string, most int64) (*metav1.Duration, error) {
+func parseSeconds(name, value string, most int64) (*metav1.Duration, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n <= 0 || n > most {
 		return nil, invalid("metadata %s: must be a number of seconds from 1 to %d, not %q", extension(name), most, value)

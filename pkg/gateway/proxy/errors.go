@@ -27,7 +27,7 @@ type problem struct {
 	retryAfter int
 }
 
-// write writes the problem. SDKs take a 502 to mean that the sandbox does not run.
+// write writes the problem. SDKs take a 502 to mean that the sandbox does not run, and may make another one.
 func (p problem) write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -62,8 +62,12 @@ func problemOf(err error, to destination) problem {
 		is.Code, is.Message, is.retryAfter = http.StatusServiceUnavailable, routes.ErrUnavailable.Error()+": try again", 1
 	case errors.Is(err, routes.ErrNotFound):
 		is.Message = "The sandbox was not found"
+	case errors.Is(err, routes.ErrSetupFailed):
+		is.Message = "The sandbox is running, but its agent-runtime could not be set up with its access token: pause the sandbox and connect"
 	case errors.Is(err, sandboxproxy.ErrRuntimeNotSetUp):
-		is.Message = "The sandbox is running, but its agent-runtime is not set up with its access token: try again, or pause the sandbox and connect"
+		is.Code, is.Message, is.retryAfter = http.StatusServiceUnavailable, "The sandbox is running, but its agent-runtime is not set up with its access token yet: try again", 1
+	case errors.Is(err, errNotResumed) && errors.Is(err, context.DeadlineExceeded):
+		is.Code, is.Message, is.retryAfter = http.StatusServiceUnavailable, "The sandbox is being resumed and does not run yet: try again", 1
 	case errors.Is(err, sandboxproxy.ErrNotRunning), errors.Is(err, errNotResumed):
 		is.Message = "The sandbox is not running"
 	case errors.Is(err, sandboxproxy.ErrStopped):

@@ -40,6 +40,8 @@ type world struct {
 	runtime string
 	// refused is called each time that a sandbox has no address.
 	refused func()
+	// resolved is how many addresses were asked for.
+	resolved int
 	// resumed are the sandboxes that were asked to resume.
 	resumed []string
 }
@@ -86,6 +88,7 @@ func (w *world) Find(_ context.Context, id string) (routes.Route, error) {
 func (w *world) Resolve(_ context.Context, target sandboxproxy.Target) (sandboxproxy.Address, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
+	w.resolved++
 	if w.failure != nil {
 		return sandboxproxy.Address{}, w.failure
 	}

@@ -57,13 +57,21 @@ func TestLimitsFollowMaxForwarded(t *testing.T) {
 }
 
 // TestProblemOfARuntimeThatIsNotSetUp: clients do not take a sandbox whose agent-runtime is closed for one
-// that does not run, but a request may be tried again.
+// that does not run, but a request may be tried again, unless the setup has failed.
 func TestProblemOfARuntimeThatIsNotSetUp(t *testing.T) {
-	err := fmt.Errorf("%w: it answers 200 to a request without a token", sandboxproxy.ErrRuntimeNotSetUp)
-	if got := problemOf(err, destination{}); got.Code != http.StatusBadGateway || !strings.HasPrefix(got.Message, "The sandbox is running, but its agent-runtime") {
-		t.Errorf("got %+v", got)
-	}
-	if !errors.Is(err, sandboxproxy.ErrNotRunning) {
-		t.Error("it is not tried again")
+	for _, tc := range []struct {
+		err  error
+		code int
+	}{
+		{fmt.Errorf("%w: it answers 200 to a request without a token", sandboxproxy.ErrRuntimeNotSetUp), http.StatusServiceUnavailable},
+		{routes.ErrSetupFailed, http.StatusBadGateway},
+	} {
+		got := problemOf(tc.err, destination{})
+		if got.Code != tc.code || (got.retryAfter > 0) != (tc.code == http.StatusServiceUnavailable) || !strings.HasPrefix(got.Message, "The sandbox is running, but its agent-runtime") {
+			t.Errorf("%v: got %+v", tc.err, got)
+		}
+		if !errors.Is(tc.err, sandboxproxy.ErrNotRunning) {
+			t.Errorf("%v: it is not tried again", tc.err)
+		}
 	}
 }

@@ -54,7 +54,7 @@ type Options struct {
 	// Forwarder is a sandboxproxy.Proxy whose option Error is ForwardError, or SimulatedForwardError.
 	Forwarder Forwarder
 	// Token returns the access token of the runtime of a sandbox. It is called for each request to a
-	// private sandbox that has a token, so it should cache.
+	// private sandbox that has a token, so it should cache. It is empty if there is none.
 	Token func(ctx context.Context, route routes.Route) (string, error)
 	// Resume resumes a paused sandbox, and returns when it runs or ctx ends.
 	Resume func(ctx context.Context, route routes.Route) error
@@ -64,12 +64,11 @@ type Options struct {
 	// MaxForwardedRequests is how many requests are forwarded at a time, WebSockets included. Zero is
 	// DefaultMaxForwardedRequests.
 	MaxForwardedRequests int
-	// PerTeam and PerSandbox are how many of those may be to the sandboxes of one team, and to
-	// one sandbox. A team never gets more than it leaves free for others, which is half of
-	// MaxForwardedRequests. Zero is half and a fifth of MaxForwardedRequests. Requests without the token of
-	// a private sandbox count apart from others, as those of another team and sandbox. All teams share a
-	// fifth of MaxForwardedRequests for these, of which one has half at most.
-	PerTeam, PerSandbox int
+	// PerSandbox is how many of those may be to one sandbox. Zero is a fifth of MaxForwardedRequests. A team
+	// has at most what it leaves free for others. Requests without the token of a private sandbox count
+	// apart from others, as those of another team and sandbox. All teams share a fifth of
+	// MaxForwardedRequests for these, of which one has half at most.
+	PerSandbox int
 	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
 	// resume may take. Zero is the default.
 	MaxResumes    int
@@ -94,7 +93,6 @@ type Proxy struct {
 // New returns a Proxy.
 func New(options Options) *Proxy {
 	options.MaxForwardedRequests = cmp.Or(options.MaxForwardedRequests, DefaultMaxForwardedRequests)
-	options.PerTeam = cmp.Or(options.PerTeam, max(options.MaxForwardedRequests/2, 1))
 	options.PerSandbox = cmp.Or(options.PerSandbox, max(options.MaxForwardedRequests/5, 1))
 	options.MaxResumes = cmp.Or(options.MaxResumes, DefaultMaxResumes)
 	options.ResumeTimeout = cmp.Or(options.ResumeTimeout, DefaultResumeTimeout)
@@ -108,7 +106,7 @@ func New(options Options) *Proxy {
 	options.Domains = domains
 	return &Proxy{
 		options:   options,
-		teams:     fairness.NewSlots(options.MaxForwardedRequests, options.PerTeam),
+		teams:     fairness.NewSlots(options.MaxForwardedRequests, options.MaxForwardedRequests),
 		untrusted: fairness.NewSlots(max(options.MaxForwardedRequests/5, 1), max(options.MaxForwardedRequests/10, 1)),
 		// The total is large enough that only PerSandbox limits: those of all teams are limited above.
 		sandboxes: fairness.NewSlots(3*options.MaxForwardedRequests, options.PerSandbox),

@@ -12,15 +12,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
-const (
-	// firstDelay is the delay between two reads of a sandbox that is being resumed. It doubles with
-	// each read, up to maxDelay.
-	firstDelay = 25 * time.Millisecond
-	maxDelay   = time.Second
-)
+// firstDelay is the delay before a request is forwarded again. It doubles with each try.
+const firstDelay = 25 * time.Millisecond
 
 // errNotResumed means that a paused sandbox does not run although there is a request for it.
 var errNotResumed = errors.New("the sandbox is paused")
@@ -42,32 +37,8 @@ func (p *Proxy) wake(ctx context.Context, route routes.Route) (routes.Route, err
 			klog.FromContext(ctx).Info("Failed to resume sandbox", "id", route.ID, "err", err)
 			return routes.Route{}, fmt.Errorf("%w, and could not be resumed: %w", errNotResumed, err)
 		}
-		return p.awaitRunning(ctx, route)
+		// The table may be late. If the address is, the request is tried again.
+		route.State = routes.Running
+		return route, nil
 	})
-}
-
-// awaitRunning waits until a sandbox that was resumed runs. It asks the cluster too, because the table may
-// be late.
-func (p *Proxy) awaitRunning(ctx context.Context, resumed routes.Route) (routes.Route, error) {
-	target := sandboxproxy.Target{Namespace: resumed.Namespace, Name: resumed.Name, UID: resumed.UID, Claim: resumed.Claim}
-	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
-		if _, err := p.options.Table.Resolve(ctx, target); err == nil {
-			resumed.State = routes.Running
-			return resumed, nil
-		}
-		route, err := p.options.Table.Find(ctx, resumed.ID)
-		switch {
-		case ctx.Err() != nil:
-			return routes.Route{}, fmt.Errorf("%w, and does not run yet: %w", errNotResumed, context.Cause(ctx))
-		case err == nil && route.State == routes.Running:
-			return route, nil
-		case err != nil && !errors.Is(err, routes.ErrUnavailable):
-			return routes.Route{}, err
-		}
-		select {
-		case <-ctx.Done():
-			return routes.Route{}, fmt.Errorf("%w, and does not run yet: %w", errNotResumed, context.Cause(ctx))
-		case <-p.options.Clock.After(delay):
-		}
-	}
 }

@@ -27,9 +27,7 @@ func TestTrafficResumesASandboxOnce(t *testing.T) {
 		o.Resume = func(ctx context.Context, route routes.Route) error {
 			close(asked) // a second time would panic
 			<-release
-			// It runs a moment after it was asked for.
-			time.AfterFunc(30*time.Millisecond, func() { _ = w.resume(context.WithoutCancel(ctx), route) })
-			return nil
+			return w.resume(ctx, route)
 		}
 	})
 	id, port := w.add(paused), listen(t, echo)
@@ -103,11 +101,20 @@ func TestASandboxThatIsNotResumed(t *testing.T) {
 	var refuse error
 	w := newWorld(t, func(_ *world, o *proxy.Options) {
 		o.ResumeTimeout = 100 * time.Millisecond
-		o.Resume = func(context.Context, routes.Route) error { return refuse }
+		o.Resume = func(ctx context.Context, _ routes.Route) error {
+			if refuse == nil {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return refuse
+		}
 	})
 	id, port := w.add(paused), listen(t, echo)
 	response, body := w.get(t, id, port) // it is asked for, and does not come
-	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
+	wantProblem(t, response, body, http.StatusServiceUnavailable, "does not run yet", id)
+	if response.Header.Get("Retry-After") == "" {
+		t.Error("it does not say when to come again")
+	}
 	refuse = errors.New("the quota of team-a at 10.0.0.1 is used up")
 	response, body = w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
@@ -182,6 +189,20 @@ func TestResumesAreBounded(t *testing.T) {
 	wantProblem(t, response, body, http.StatusTooManyRequests, "resumed", id)
 	close(release)
 	wg.Wait()
+}
+
+// TestResumeIsWaitedForOnce: the resume waits until the sandbox runs, and only its address is read after that.
+func TestResumeIsWaitedForOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	id, port := w.add(paused), listen(t, echo)
+	if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK {
+		t.Errorf("got %d %s", response.StatusCode, body)
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.resolved != 1 {
+		t.Errorf("the sandbox is read %d times", w.resolved)
+	}
 }
 
 // TestTheTableMayStayBehind: a sandbox that runs by now is reached, also where the watch does

@@ -97,7 +97,7 @@ func memory() int64 {
 }
 
 func TestASandboxHasAShareOfRequests(t *testing.T) {
-	w := newWorld(t, func(_ *world, o *proxy.Options) { o.PerSandbox, o.PerTeam, o.MaxForwardedRequests = 2, 3, 100 })
+	w := newWorld(t, func(_ *world, o *proxy.Options) { o.PerSandbox, o.MaxForwardedRequests = 2, 7 })
 	id, second, port := w.add(nil), w.add(nil), listen(t, upgradeEcho)
 	elsewhere := w.add(func(r *routes.Route) { r.Namespace = "team-b" })
 	conn, _, _ := w.upgrade(t, "headers", id, port)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
 // entry is all that is kept of a sandbox: about 200 bytes, 400 with the entries of the maps in
@@ -27,12 +28,11 @@ type entry struct {
 	uid  types.UID
 	// version is the resourceVersion as a number.
 	version uint64
-	// claimed and shutdown are Unix times; 0 is never.
-	claimed, shutdown int64
-	split             uint8
-	state             State
-	// deleting is a sandbox that is about to be gone.
-	deleting            bool
+	// shutdown is a Unix time; 0 is never.
+	shutdown            int64
+	precedence          mapping.Precedence
+	split               uint8
+	state               State
 	autoResume, private bool
 }
 
@@ -43,7 +43,7 @@ var (
 
 // newEntry copies what it keeps: nothing of the sandbox stays in memory because of it.
 func newEntry(sandbox *v1alpha1.Sandbox) *entry {
-	e := &entry{name: strings.Clone(sandbox.Name), uid: types.UID(strings.Clone(string(sandbox.UID))), deleting: sandbox.DeletionTimestamp != nil}
+	e := &entry{name: strings.Clone(sandbox.Name), uid: types.UID(strings.Clone(string(sandbox.UID))), precedence: mapping.PrecedenceOf(sandbox)}
 	e.version, _ = strconv.ParseUint(sandbox.ResourceVersion, 10, 64) // 0 is older than anything
 	id, ok := v1alpha1.IsE2B(sandbox)
 	if !ok || len(sandbox.Namespace) > v1alpha1.MaxE2BNamespace {
@@ -60,11 +60,7 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 	if sandbox.Spec.ShutdownTime != nil {
 		e.shutdown = sandbox.Spec.ShutdownTime.Unix()
 	}
-	annotations := sandbox.Annotations
-	if at, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
-		e.claimed = at.Unix()
-	}
-	e.autoResume = annotations[v1alpha1.AnnotationE2BAutoResume] == "true"
+	e.autoResume = sandbox.Annotations[v1alpha1.AnnotationE2BAutoResume] == "true"
 	e.private = v1alpha1.IsE2BPrivate(sandbox)
 	return e
 }
@@ -81,17 +77,9 @@ func (e *entry) route(now time.Time) Route {
 	return route
 }
 
-// winsOver reports whether an id means this entry rather than another one with the same id. There are two
-// after a claim was created again under its name. An entry that is not being deleted wins, then the
-// one that was claimed later.
+// winsOver reports whether an id means this entry rather than another one with the same id.
 func (e *entry) winsOver(other *entry) bool {
-	switch {
-	case other == nil || e.uid == other.uid:
-		return true
-	case e.deleting != other.deleting:
-		return other.deleting
-	}
-	return e.claimed >= other.claimed
+	return other == nil || e.uid == other.uid || e.precedence.Over(other.precedence)
 }
 
 // GetObjectKind implements runtime.Object.

@@ -48,7 +48,7 @@ func (t *Table) sandboxOf(ctx context.Context, namespace, name string) (*v1alpha
 	if len(claim.Status.Sandboxes) == 0 {
 		return nil, errNotYet
 	}
-	is := claim.Status.Sandboxes[0]
+	is := claim.Status.Sandboxes[0] // an earlier claim of this name may have left others, which are not its own
 	sandbox, err := t.client.Sandboxes(namespace).Get(ctx, is.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
@@ -109,6 +110,9 @@ func (r *addressReader) sandbox(ctx context.Context, target sandboxproxy.Target)
 		return sandboxproxy.Address{}, nil, fmt.Errorf("%w: it is %s", sandboxproxy.ErrNotRunning, state)
 	}
 	if v1alpha1.IsClosedRuntimePort(sandbox, target.Port) {
+		if mapping.SetupFailure(sandbox) != "" {
+			return sandboxproxy.Address{}, nil, ErrSetupFailed
+		}
 		return sandboxproxy.Address{}, nil, sandboxproxy.ErrRuntimeNotSetUp
 	}
 	address, err := r.usable(sandbox.Status.PodInfo.PodIP)

@@ -56,21 +56,28 @@ func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
 	e2btest.Resume(t, server, sandbox, "127.0.0.9")
 	resolves("127.0.0.9")
 
-	setInitialized := func(value metav1.ConditionStatus) {
+	setInitialized := func(value metav1.ConditionStatus, reason string) {
 		e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
-			meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{Type: v1alpha1.SandboxConditionRuntimeInitialized, Status: value, Reason: "Test"})
+			meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{Type: v1alpha1.SandboxConditionRuntimeInitialized, Status: value, Reason: reason})
 		})
 	}
 	runtime := targetOf(sandbox)
 	runtime.Port = v1alpha1.DefaultRuntimePort
-	setInitialized(metav1.ConditionFalse)
+	setInitialized(metav1.ConditionFalse, v1alpha1.ReasonFailed)
+	if _, err := table.Resolve(t.Context(), runtime); !errors.Is(err, routes.ErrSetupFailed) {
+		t.Errorf("its agent-runtime could not be set up: %v", err)
+	}
+	setInitialized(metav1.ConditionFalse, "Test")
 	refuses(runtime, "its agent-runtime is not set up")
+	if _, err := table.Resolve(t.Context(), runtime); errors.Is(err, routes.ErrSetupFailed) {
+		t.Error("a setup that has not ended counts as one that has failed")
+	}
 	port := targetOf(sandbox)
 	port.Port = 3000
 	if at, err := table.Resolve(t.Context(), port); err != nil || at.RuntimeProbePath != "" {
 		t.Errorf("another port: %+v, %v", at, err)
 	}
-	setInitialized(metav1.ConditionTrue)
+	setInitialized(metav1.ConditionTrue, "Test")
 	if at, err := table.Resolve(t.Context(), runtime); err != nil || at.RuntimeProbePath != "/envs" {
 		t.Errorf("its agent-runtime is set up: %+v, %v", at, err)
 	}

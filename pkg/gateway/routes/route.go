@@ -5,8 +5,11 @@ package routes
 
 import (
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/sandboxproxy"
 )
 
 var (
@@ -15,6 +18,8 @@ var (
 	// ErrUnavailable means that the API server did not answer, or that a limit of reads is
 	// reached. A retry may help.
 	ErrUnavailable = errors.New("the state of the sandbox could not be found out")
+	// ErrSetupFailed means that the setup of the agent-runtime has failed. A retry does not help.
+	ErrSetupFailed = fmt.Errorf("%w: its setup has failed", sandboxproxy.ErrRuntimeNotSetUp)
 )
 
 // State is the state of a sandbox for traffic. v1alpha1.State and mapping.E2BState are its states for users.

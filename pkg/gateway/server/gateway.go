@@ -107,8 +107,8 @@ func New(c Config) (*Gateway, error) {
 	}, nil
 }
 
-// Run watches keys and routes until ctx is cancelled, and returns when the watches have ended.
-func (g *Gateway) Run(ctx context.Context) {
+// Watch watches keys and routes until ctx is cancelled, and returns when the watches have ended.
+func (g *Gateway) Watch(ctx context.Context) {
 	defer g.forwarder.Close()
 	var watches sync.WaitGroup
 	if g.keyWatcher != nil {

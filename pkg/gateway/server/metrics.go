@@ -12,6 +12,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // metrics of requests to the cluster
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 )
 
 // The two kinds of requests.
@@ -79,7 +81,7 @@ var (
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsOpen, connectionsRefused, connectionsEvicted, largeHeadersRefused, unreadClosed)
+		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsOpen, connectionsRefused, connectionsEvicted, largeHeadersRefused, unreadClosed, e2b.GiveBacksFailed)
 	})
 )
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
@@ -34,8 +35,9 @@ const (
 	idleTimeout = 2 * time.Minute
 	// drainTimeout is how long requests may take to end when the server ends.
 	drainTimeout = 20 * time.Second
-	// cutTimeout is how long handlers may take to return after their connections were cut.
-	cutTimeout = 20 * time.Second
+	// cutTimeout is how long handlers may take to return after their connections were cut. Creates have
+	// time to give their sandboxes back.
+	cutTimeout = e2b.CleanupTimeout + 2*time.Second
 	// responseStallTimeout: after the handler returns, the client must read something of the response
 	// within this time.
 	responseStallTimeout = time.Minute
@@ -70,11 +72,11 @@ func NewConnectionPool(maxOpen int) *connections.Pool {
 // Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
 // when all requests have ended or are cut off. All listeners of a gateway share the limit of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	return Serve(ctx, g.connections.Listener(listener), config, g)
+	return ServeListener(ctx, g.connections.Listener(listener), config, g)
 }
 
-// Serve serves the requests of a listener with a handler in the same way.
-func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
+// ServeListener serves the requests of a listener with a handler in the same way.
+func ServeListener(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
 	var working sync.WaitGroup
 	logger := klog.FromContext(ctx)
 	// The contexts of requests end with cut. Upgraded connections end only by that.

@@ -5,7 +5,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,14 +18,14 @@ import (
 )
 
 const (
-	// maxTokens is how many tokens are kept, for tokenLifetime each, and failures to get one for
-	// failureLifetime.
+	// maxTokens is how many tokens are kept, for tokenLifetime each. Failures to get one, and that there is
+	// none, are kept for failureLifetime.
 	maxTokens       = 10000
 	tokenLifetime   = 10 * time.Minute
 	failureLifetime = time.Second
-	// tokenTimeout limits one read of a token, as other reads for a request to a sandbox are limited: while
+	// proxyTokenTimeout limits one read of a token, as other reads for a request to a sandbox are limited: while
 	// the API server is away, the request fails then.
-	tokenTimeout = 5 * time.Second
+	proxyTokenTimeout = 5 * time.Second
 )
 
 // teamClients has a client for each team.
@@ -58,7 +57,7 @@ type tokenResult struct {
 	err   error
 }
 
-// Get returns the access token of the runtime in a sandbox. Concurrent calls for one sandbox share a read.
+// Get returns the access token of the runtime in a sandbox, which is empty if it has none. Concurrent calls for one sandbox share a read.
 func (c *tokenCache) Get(ctx context.Context, route routes.Route) (string, error) {
 	key := tokenKey{route.Claim, route.UID}
 	if kept, ok := c.kept.Get(key); ok {
@@ -74,19 +73,18 @@ func (c *tokenCache) read(ctx context.Context, route routes.Route, key tokenKey)
 	if err != nil {
 		return "", err
 	}
-	reading, cancel := context.WithTimeout(ctx, tokenTimeout)
+	reading, cancel := context.WithTimeout(ctx, proxyTokenTimeout)
 	defer cancel()
 	token, err := e2b.TokenOf(reading, client.AgentsV1alpha1(), route.Namespace, route.Claim, route.Name, route.UID)
-	switch {
-	case err == nil && token == "":
-		err = errors.New("the sandbox has no access token")
-		fallthrough
-	case err != nil:
-		if ctx.Err() == nil {
-			c.kept.Add(key, tokenResult{err: err}, failureLifetime)
-		}
-		return "", fmt.Errorf("access token of sandbox %s/%s: %w", route.Namespace, route.Name, err)
+	lifetime := tokenLifetime
+	if err != nil {
+		err = fmt.Errorf("access token of sandbox %s/%s: %w", route.Namespace, route.Name, err)
 	}
-	c.kept.Add(key, tokenResult{token: token}, tokenLifetime)
-	return token, nil
+	if err != nil || token == "" {
+		lifetime = failureLifetime
+	}
+	if ctx.Err() == nil {
+		c.kept.Add(key, tokenResult{token, err}, lifetime)
+	}
+	return token, err
 }

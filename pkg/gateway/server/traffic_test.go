@@ -68,7 +68,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTokenReadHasDeadline: the read of a token ends within tokenTimeout.
+// TestTokenReadHasDeadline: the read of a token ends within proxyTokenTimeout.
 func TestTokenReadHasDeadline(t *testing.T) {
 	var longest time.Duration
 	client, err := versioned.NewForConfig(&rest.Config{Host: "http://api", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -83,8 +83,25 @@ func TestTokenReadHasDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	token, err := newTokenCache(team{client}).Get(ctx, routes.Route{Namespace: "team", Name: "box", UID: "uid", Claim: "claim"})
-	if err == nil || longest == 0 || longest > tokenTimeout {
+	if err == nil || longest == 0 || longest > proxyTokenTimeout {
 		t.Errorf("%q, %v after at most %v", token, err, longest)
+	}
+}
+
+// TestSandboxWithoutAToken: that a sandbox has no token is no failure to read it, so the client is refused and
+// does not try again.
+func TestSandboxWithoutAToken(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaimRuntimeAccess","status":{"sandboxes":[{"name":"box","uid":"uid"}]}}`)
+	}))
+	defer api.Close()
+	client, err := versioned.NewForConfig(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := newTokenCache(team{client}).Get(t.Context(), routes.Route{Namespace: "team", Name: "box", UID: "uid", Claim: "claim"}); token != "" || err != nil {
+		t.Errorf("%q, %v", token, err)
 	}
 }
 

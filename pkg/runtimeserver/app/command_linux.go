@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
@@ -30,6 +32,12 @@ runs in, by the protocol of envd.
 
 // listening begins the line that the server writes when it listens.
 const listening = "sandlot-runtime listens on "
+
+// background is serve as start runs it.
+const background = "serve-in-background"
+
+// containerLog is the standard error of the first process of the container.
+const containerLog = "/proc/1/fd/2"
 
 // maxFailure bounds what is repeated of a server that did not start.
 const maxFailure = 4 << 10
@@ -52,11 +60,12 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 		return 2, nil
 	}
 	switch name, args := args[0], args[1:]; name {
-	case "serve":
+	case "serve", background:
 		o, err := parse(name, args, stderr)
 		if err != nil {
 			return 2, err
 		}
+		o.inBackground = name == background
 		return serve(o, stdout, stderr)
 	case "start":
 		o, err := parse(name, args, stderr)
@@ -111,6 +120,17 @@ func install(folder string) error {
 	return os.Rename(to.Name(), filepath.Join(folder, "sandlot-runtime"))
 }
 
+// logToContainer makes standard output or error that of the container, for nothing reads the pipe of start
+// any more. If another user has the container's, the pipe stays, and what is written is lost.
+func logToContainer(fd int) {
+	file, err := os.OpenFile(containerLog, os.O_WRONLY|os.O_APPEND|unix.O_NOCTTY, 0)
+	if err != nil {
+		return
+	}
+	_ = unix.Dup3(int(file.Fd()), fd, 0) // does not fail for files that are open
+	_ = file.Close()                     // the copy stays
+}
+
 // start runs serve in a session of its own, and returns when it listens, or with the error
 // that it has ended with.
 func start(args []string) error {
@@ -123,7 +143,7 @@ func start(args []string) error {
 		return err
 	}
 	defer func() { _ = said.Close() }() // it was only read
-	cmd := exec.Command(program, append([]string{"serve"}, args...)...)
+	cmd := exec.Command(program, append([]string{background}, args...)...)
 	cmd.Stdout, cmd.Stderr = says, says
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()

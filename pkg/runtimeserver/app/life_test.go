@@ -210,6 +210,41 @@ func TestInstallAndStart(t *testing.T) {
 	eventuallyGone(t, pid)
 }
 
+// What a server in the background reports is in the log of the container.
+func TestLogOfStart(t *testing.T) {
+	if !needRoot(t) {
+		return
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	// The shell is the first process of its namespace. When the server has started, a signal makes it report
+	// what it does.
+	const script = `"$0" start --address 127.0.0.1 --port 0 && kill -s ABRT -- -1; read end`
+	shell := exec.CommandContext(t.Context(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, filepath.Join(programs, "sandlot-runtime"))
+	shell.Stderr = log
+	stdin, err := shell.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		text, err := os.ReadFile(log.Name())
+		if err == nil && !strings.Contains(string(text), "SIGABRT") {
+			err = fmt.Errorf("the log is %q", text)
+		}
+		return err
+	})
+	if err := stdin.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = shell.Wait() // the end of its input is no success of read
+}
+
 // The API servers set it up as they do any agent-runtime.
 func TestOurClient(t *testing.T) {
 	b := startBox(t)

@@ -23,6 +23,8 @@ type options struct {
 	cert, key, ca string
 	// command is what is run beside the server.
 	command []string
+	// inBackground is set if the server was started by start.
+	inBackground bool
 }
 
 func parse(name string, args []string, stderr io.Writer) (options, error) {

@@ -79,7 +79,13 @@ func serve(o options, stdout, stderr io.Writer) (int, error) {
 		}
 	}
 	failed := s.start(log.New(stderr, "sandlot-runtime: ", 0))
+	if o.inBackground {
+		logToContainer(syscall.Stderr)
+	}
 	_, _ = fmt.Fprintln(stdout, listening+s.addresses()) // who started it may not read it
+	if o.inBackground {
+		logToContainer(syscall.Stdout)
+	}
 	for {
 		select {
 		case received := <-signals:

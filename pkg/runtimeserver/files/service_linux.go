@@ -87,6 +87,7 @@ func asError(err error) error {
 		{syscall.ENOSPC, connect.CodeResourceExhausted},
 		{syscall.EDQUOT, connect.CodeResourceExhausted},
 		{errTooManyEntries, connect.CodeResourceExhausted},
+		{users.ErrBusy, connect.CodeResourceExhausted},
 	} {
 		if errors.Is(err, known.is) {
 			code = known.code
@@ -97,14 +98,14 @@ func asError(err error) error {
 }
 
 // Stat describes a path.
-func (s *Service) Stat(_ context.Context, req *connect.Request[filesystempb.StatRequest]) (*connect.Response[filesystempb.StatResponse], error) {
+func (s *Service) Stat(ctx context.Context, req *connect.Request[filesystempb.StatRequest]) (*connect.Response[filesystempb.StatResponse], error) {
 	path := req.Msg.GetPath()
 	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
 	answer := &filesystempb.StatResponse{}
-	err = u.Do(func() error {
+	err = u.Do(ctx, func() error {
 		answer.Entry, err = newDescriber().entry(path)
 		return err
 	})
@@ -112,14 +113,14 @@ func (s *Service) Stat(_ context.Context, req *connect.Request[filesystempb.Stat
 }
 
 // MakeDir makes a folder and those above it, which belong to the user.
-func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.MakeDirRequest]) (*connect.Response[filesystempb.MakeDirResponse], error) {
+func (s *Service) MakeDir(ctx context.Context, req *connect.Request[filesystempb.MakeDirRequest]) (*connect.Response[filesystempb.MakeDirResponse], error) {
 	path := req.Msg.GetPath()
 	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
 	answer := &filesystempb.MakeDirResponse{}
-	err = u.Do(func() error {
+	err = u.Do(ctx, func() error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
@@ -136,14 +137,14 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.M
 }
 
 // Move renames a path. The folder that it comes to is made.
-func (s *Service) Move(_ context.Context, req *connect.Request[filesystempb.MoveRequest]) (*connect.Response[filesystempb.MoveResponse], error) {
+func (s *Service) Move(ctx context.Context, req *connect.Request[filesystempb.MoveRequest]) (*connect.Response[filesystempb.MoveResponse], error) {
 	from, to := req.Msg.GetSource(), req.Msg.GetDestination()
 	u, err := userOf(s.access, req.Header(), &from, &to)
 	if err != nil {
 		return nil, err
 	}
 	answer := &filesystempb.MoveResponse{}
-	err = u.Do(func() error {
+	err = u.Do(ctx, func() error {
 		if _, err := os.Lstat(from); err != nil {
 			return err
 		}
@@ -160,19 +161,19 @@ func (s *Service) Move(_ context.Context, req *connect.Request[filesystempb.Move
 }
 
 // ListDir lists what is below a folder, down to a depth; 1 is what is in it.
-func (s *Service) ListDir(_ context.Context, req *connect.Request[filesystempb.ListDirRequest]) (*connect.Response[filesystempb.ListDirResponse], error) {
+func (s *Service) ListDir(ctx context.Context, req *connect.Request[filesystempb.ListDirRequest]) (*connect.Response[filesystempb.ListDirResponse], error) {
 	path := req.Msg.GetPath()
 	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
 		return nil, err
 	}
 	l := lister{describer: newDescriber()}
-	err = u.Do(func() error { return l.list(path, max(req.Msg.GetDepth(), 1)) })
+	err = u.Do(ctx, func() error { return l.list(path, max(req.Msg.GetDepth(), 1)) })
 	return connect.NewResponse(&filesystempb.ListDirResponse{Entries: l.entries}), asError(err)
 }
 
 // Remove removes a path and all below it. It is no error if there is none.
-func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.RemoveRequest]) (*connect.Response[filesystempb.RemoveResponse], error) {
+func (s *Service) Remove(ctx context.Context, req *connect.Request[filesystempb.RemoveRequest]) (*connect.Response[filesystempb.RemoveResponse], error) {
 	path := req.Msg.GetPath()
 	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
@@ -181,6 +182,6 @@ func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.Re
 	if path == "/" {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the root folder cannot be removed"))
 	}
-	err = u.Do(func() error { return removeAll(path) })
+	err = u.Do(ctx, func() error { return removeAll(path) })
 	return connect.NewResponse(&filesystempb.RemoveResponse{}), asError(err)
 }

@@ -6,6 +6,7 @@ package files
 import (
 	"cmp"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return &transferError{http.StatusBadRequest, err}
 	}
-	file, info, err := open(u, path, os.O_RDONLY)
+	file, info, err := open(r.Context(), u, path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -94,9 +95,9 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 
 // open opens a regular file with the rights of the user. It never waits for what is none,
 // such as a named pipe.
-func open(u users.User, path string, flags int) (*os.File, os.FileInfo, error) {
+func open(ctx context.Context, u users.User, path string, flags int) (*os.File, os.FileInfo, error) {
 	var file *os.File
-	err := u.Do(func() error {
+	err := u.Do(ctx, func() error {
 		var err error
 		if flags&os.O_CREATE != 0 {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -173,7 +174,7 @@ func (s *Service) upload(r *http.Request) ([]written, error) {
 		if err != nil {
 			return &transferError{http.StatusBadRequest, err}
 		}
-		if err := save(u, path, from); err != nil {
+		if err := save(r.Context(), u, path, from); err != nil {
 			return err
 		}
 		all = append(all, written{filepath.Base(path), path, "file"})
@@ -183,8 +184,8 @@ func (s *Service) upload(r *http.Request) ([]written, error) {
 }
 
 // save writes a file.
-func save(u users.User, path string, from io.Reader) error {
-	file, _, err := open(u, path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+func save(ctx context.Context, u users.User, path string, from io.Reader) error {
+	file, _, err := open(ctx, u, path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -256,6 +257,8 @@ func fail(w http.ResponseWriter, err error) {
 		status = http.StatusForbidden
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		status = http.StatusInsufficientStorage
+	case errors.Is(err, users.ErrBusy):
+		status = http.StatusServiceUnavailable
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP):
 		status = http.StatusBadRequest
 	}

@@ -62,13 +62,13 @@ type watchRequest interface {
 }
 
 // newWatch begins to watch, and has to be closed.
-func newWatch(u users.User, path string, request watchRequest) (*watch, error) {
+func newWatch(ctx context.Context, u users.User, path string, request watchRequest) (*watch, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("watching: %w", err))
 	}
 	w := &watch{user: u, root: path, recursive: request.GetRecursive(), entries: request.GetIncludeEntry(), notify: notify}
-	err = u.Do(func() error {
+	err = u.Do(ctx, func() error {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
@@ -122,13 +122,13 @@ func (w *watch) add(folder string, found func(path string)) error {
 
 // events are what one event of the system means. The error says that the watch does not see
 // everything any more.
-func (w *watch) events(event fsnotify.Event) ([]*filesystempb.FilesystemEvent, error) {
+func (w *watch) events(ctx context.Context, event fsnotify.Event) ([]*filesystempb.FilesystemEvent, error) {
 	made := w.recursive && event.Has(fsnotify.Create)
 	if !w.entries && !made {
 		return w.describe(event), nil // without a look at the files
 	}
 	var all []*filesystempb.FilesystemEvent
-	err := w.user.Do(func() error {
+	err := w.user.Do(ctx, func() error {
 		all = w.describe(event)
 		if !made {
 			return nil
@@ -201,7 +201,7 @@ func (s *Service) WatchDir(ctx context.Context, req *connect.Request[filesystemp
 		return err
 	}
 	defer release()
-	w, err := newWatch(u, path, req.Msg)
+	w, err := newWatch(ctx, u, path, req.Msg)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (w *watch) follow(ctx context.Context, alive clock.Ticker, send func(*files
 			if !ok {
 				return connect.NewError(connect.CodeUnavailable, errors.New("the watch has ended"))
 			}
-			events, lost := w.events(event)
+			events, lost := w.events(ctx, event)
 			for _, e := range events {
 				if err := send(&filesystempb.WatchDirResponse{Event: &filesystempb.WatchDirResponse_Filesystem{Filesystem: e}}); err != nil {
 					return err
@@ -339,14 +339,14 @@ func (ws *watchers) close() {
 }
 
 // collect keeps events until the watch is closed.
-func (w *watcher) collect() {
+func (w *watcher) collect(ctx context.Context) {
 	for {
 		select {
 		case event, ok := <-w.watch.notify.Events:
 			if !ok {
 				return
 			}
-			w.keep(w.watch.events(event))
+			w.keep(w.watch.events(ctx, event))
 		case err, ok := <-w.watch.notify.Errors:
 			if !ok {
 				return
@@ -372,7 +372,7 @@ func (w *watcher) keep(events []*filesystempb.FilesystemEvent, err error) {
 }
 
 // CreateWatcher begins to keep the changes in a folder.
-func (s *Service) CreateWatcher(_ context.Context, req *connect.Request[filesystempb.CreateWatcherRequest]) (*connect.Response[filesystempb.CreateWatcherResponse], error) {
+func (s *Service) CreateWatcher(ctx context.Context, req *connect.Request[filesystempb.CreateWatcherRequest]) (*connect.Response[filesystempb.CreateWatcherResponse], error) {
 	path := req.Msg.GetPath()
 	u, err := userOf(s.access, req.Header(), &path)
 	if err != nil {
@@ -382,7 +382,7 @@ func (s *Service) CreateWatcher(_ context.Context, req *connect.Request[filesyst
 	if err != nil {
 		return nil, err
 	}
-	watch, err := newWatch(u, path, req.Msg)
+	watch, err := newWatch(ctx, u, path, req.Msg)
 	if err != nil {
 		release()
 		return nil, err
@@ -397,7 +397,7 @@ func (s *Service) CreateWatcher(_ context.Context, req *connect.Request[filesyst
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the runtime is stopping"))
 	}
 	s.watchers.byID[id] = w
-	w.collector.Go(w.collect)
+	w.collector.Go(func() { w.collect(context.WithoutCancel(ctx)) }) // beyond this request
 	return connect.NewResponse(&filesystempb.CreateWatcherResponse{WatcherId: id}), nil
 }
 

@@ -52,7 +52,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 	if err != nil {
 		return err
 	}
-	p, r, err := s.manager.Start(Spec{Request: req.Msg, User: user, Env: s.access.Env(), Folder: folder, Limit: limitOf(req.Header())})
+	p, r, err := s.manager.Start(ctx, Spec{Request: req.Msg, User: user, Env: s.access.Env(), Folder: folder, Limit: limitOf(req.Header())})
 	if err != nil {
 		return startError(err)
 	}
@@ -96,7 +96,7 @@ func limitOf(header http.Header) time.Duration {
 func startError(err error) error {
 	code := connect.CodeInvalidArgument
 	switch {
-	case errors.Is(err, ErrTooMany), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+	case errors.Is(err, ErrTooMany), errors.Is(err, users.ErrBusy), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		code = connect.CodeResourceExhausted
 	case errors.Is(err, errStopped):
 		code = connect.CodeUnavailable

@@ -4,6 +4,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,13 +37,13 @@ type Spec struct {
 }
 
 // Start starts a process, and returns a reader of all of its output.
-func (m *Manager) Start(s Spec) (*Process, *Reader, error) {
+func (m *Manager) Start(ctx context.Context, s Spec) (*Process, *Reader, error) {
 	select {
 	case m.slots <- struct{}{}:
 	default:
 		return nil, nil, ErrTooMany
 	}
-	p, r, err := m.start(s)
+	p, r, err := m.start(ctx, s)
 	if err != nil {
 		<-m.slots
 		return nil, nil, err
@@ -51,7 +52,7 @@ func (m *Manager) Start(s Spec) (*Process, *Reader, error) {
 	return p, r, nil
 }
 
-func (m *Manager) start(s Spec) (*Process, *Reader, error) {
+func (m *Manager) start(ctx context.Context, s Spec) (*Process, *Reader, error) {
 	info := s.Request.GetProcess()
 	if info == nil {
 		info = &processpb.ProcessConfig{}
@@ -65,7 +66,7 @@ func (m *Manager) start(s Spec) (*Process, *Reader, error) {
 		return nil, nil, err
 	}
 	env := environment(s)
-	folder, program, err := whatAndWhere(s, env["PATH"])
+	folder, program, err := whatAndWhere(ctx, s, env["PATH"])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +74,7 @@ func (m *Manager) start(s Spec) (*Process, *Reader, error) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		attr.Env = append(attr.Env, name+"="+env[name])
 	}
-	theirs, err := p.open(s, attr.Sys)
+	theirs, err := p.open(ctx, s, attr.Sys)
 	defer func() {
 		for _, file := range theirs {
 			_ = file.Close() // this is our copy
@@ -115,7 +116,7 @@ func environment(s Spec) map[string]string {
 }
 
 // whatAndWhere finds the folder of a new process and its program, as the user sees them.
-func whatAndWhere(s Spec, path string) (folder, program string, err error) {
+func whatAndWhere(ctx context.Context, s Spec, path string) (folder, program string, err error) {
 	info := s.Request.GetProcess()
 	if info.GetCmd() == "" {
 		return "", "", errors.New("the request names no command")
@@ -123,7 +124,7 @@ func whatAndWhere(s Spec, path string) (folder, program string, err error) {
 	if folder, err = s.User.Absolute(info.GetCwd(), s.Folder); err != nil {
 		return "", "", fmt.Errorf("cwd: %w", err)
 	}
-	err = s.User.Do(func() error {
+	err = s.User.Do(ctx, func() error {
 		stat, err := os.Stat(folder)
 		if err != nil && info.GetCwd() == "" && s.Folder == "" {
 			folder, err = "/", nil // a user without a home
@@ -157,13 +158,13 @@ func lookPath(name, path, folder string) (string, error) {
 }
 
 // open makes the files of a new process, and returns its ends of them.
-func (p *Process) open(s Spec, sys *syscall.SysProcAttr) ([]*os.File, error) {
+func (p *Process) open(ctx context.Context, s Spec, sys *syscall.SysProcAttr) ([]*os.File, error) {
 	// The leader of a session cannot leave its group for that of another process, so signals to
 	// the group reach it.
 	sys.Setsid = true
 	if s.Request.GetPty() != nil {
 		sys.Setctty = true
-		return p.openPTY(s)
+		return p.openPTY(ctx, s)
 	}
 	var theirs []*os.File
 	pipe := func() (*os.File, *os.File, error) {
@@ -198,9 +199,9 @@ func (p *Process) open(s Spec, sys *syscall.SysProcAttr) ([]*os.File, error) {
 }
 
 // openPTY makes a terminal that belongs to the user.
-func (p *Process) openPTY(s Spec) ([]*os.File, error) {
+func (p *Process) openPTY(ctx context.Context, s Spec) ([]*os.File, error) {
 	var theirs []*os.File
-	err := s.User.Do(func() error {
+	err := s.User.Do(ctx, func() error {
 		var err error
 		if p.pty, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 			return fmt.Errorf("making a terminal: %w", err)

@@ -6,6 +6,7 @@ package users
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -26,14 +28,20 @@ import (
 // one, and else for the user that this program runs as.
 const Default = "user"
 
-// maxThreads is how many calls of Do run at a time, each on a thread of its own.
-const maxThreads = 64
+const (
+	// maxThreads is how many calls of Do run at a time, each on a thread of its own.
+	maxThreads = 64
+	// threadTimeout is how long a call waits for a thread. All of them may hang, in a volume whose
+	// server is away.
+	threadTimeout = 10 * time.Second
+)
 
 // ErrUnknown means that the container has no account of a name, and ErrNotAllowed that
-// this program cannot act as it.
+// this program cannot act as it. ErrBusy means that too many calls act as others.
 var (
 	ErrUnknown    = errors.New("no such user")
 	ErrNotAllowed = errors.New("not allowed to act as this user")
+	ErrBusy       = fmt.Errorf("%d calls act as other users, and none has ended for %s: a volume may hang", maxThreads, threadTimeout)
 )
 
 // threads has room for maxThreads.
@@ -152,12 +160,18 @@ func (u User) Credential() *syscall.Credential {
 
 // Do calls f with the rights of the user on files, as the kernel checks them: no path can
 // be exchanged between a check and its use. f must do all on the goroutine that it is
-// called on.
-func (u User) Do(f func() error) error {
+// called on. Do waits for a thread until ctx ends, and for threadTimeout at most.
+func (u User) Do(ctx context.Context, f func() error) error {
 	if u.own {
 		return f()
 	}
-	threads <- struct{}{}
+	waiting, cancel := context.WithTimeoutCause(ctx, threadTimeout, ErrBusy)
+	defer cancel()
+	select {
+	case threads <- struct{}{}:
+	case <-waiting.Done():
+		return fmt.Errorf("acting as user %q: %w", u.Name, context.Cause(waiting))
+	}
 	result := make(chan error, 1)
 	go func() {
 		defer func() { <-threads }()
