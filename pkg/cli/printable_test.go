@@ -81,7 +81,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestPrintable: what is printed stays, and what is escaped can be told apart.
+// TestPrintable: what is printed stays, and what is escaped can be distinguished.
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"two\nlines, ä 日本 é \"'": "two\nlines, ä 日本 é \"'",

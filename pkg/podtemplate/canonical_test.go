@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// canonicalCases are JSON, and whether it is known to be canonical.
+// canonicalCases are JSON that is known to be canonical (true) or is not (false).
 var canonicalCases = map[string]bool{
 	`{}`: true, `[]`: true, `""`: true, `null`: true, `true`: true, `false`: true, `0`: true, `-1`: true,
 	`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"args":["-c","echo \"a\\b\"\n\t\r"],"name":"a"},{}],"n":[1,-0.5,10e3,1E+2,9007199254740993,0.10]}}`: true,

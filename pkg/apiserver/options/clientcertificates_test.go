@@ -144,8 +144,8 @@ func (c *clients) counted(behind authenticator.Request) authenticator.Request {
 	})
 }
 
-// expect makes a request with certificates, and checks whose it is, or that it is no one's, and whether the
-// authenticator behind was asked.
+// expect makes a request with certificates, and checks whose it is, or that it is no one's. It checks if
+// the authenticator behind was asked.
 func (c *clients) expect(who string, asked bool, presented ...*certified) *authenticator.Response {
 	c.t.Helper()
 	return c.expectRequest(httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, "/", nil), who, asked, presented...)

@@ -19,7 +19,7 @@ func recycling(ago time.Duration) builder {
 	return b
 }
 
-// TestReturning: nothing is made in the place of sandboxes that are on their way back, for a bounded
+// TestReturning: nothing is made for sandboxes that are on their way back, for a bounded
 // time, and not while claims need what there is first.
 func TestReturning(t *testing.T) {
 	back := recycling(time.Second)
