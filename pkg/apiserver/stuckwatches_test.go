@@ -132,7 +132,7 @@ func (c freezing) Read(p []byte) (int, error) {
 func TestFrozenConnection(t *testing.T) {
 	t.Parallel()
 	const watches = 80 // their events take more bytes than the buffers of a connection have
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond, Watches: 100})
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond, Watches: 1000})
 	tls, err := rest.TLSConfigFor(w.Config)
 	if err != nil {
 		t.Fatal(err)
