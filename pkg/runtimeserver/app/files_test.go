@@ -101,6 +101,24 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestFilesOfThreads: /proc has the threads of a process too, under names that no list shows.
+func TestFilesOfThreads(t *testing.T) {
+	b := newBox(t)
+	refused := 0
+	for _, thread := range strings.Fields(b.sh(t, "", "ls /proc/$PPID/task")) {
+		switch status, body := b.do(t, "GET", "/files?path=/proc/"+thread+"/environ", ""); status {
+		case http.StatusForbidden:
+			refused++
+		case http.StatusNotFound: // it has ended
+		default:
+			t.Errorf("the variables of thread %s: %d %s", thread, status, body)
+		}
+	}
+	if refused < 2 {
+		t.Errorf("%d threads have files, want some", refused)
+	}
+}
+
 // Names that are no text, and times that no message can hold, do not hide the other files.
 func TestStrangeFiles(t *testing.T) {
 	b := newBox(t)

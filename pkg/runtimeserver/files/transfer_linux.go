@@ -130,11 +130,20 @@ func open(ctx context.Context, u users.User, path string, flags int) (*os.File, 
 	return file, info, nil
 }
 
-// isOurs reports whether a file is that of this process in /proc, by whatever links. A
-// process may open its own, so the rights of the user do not keep it from there.
+// isOurs reports whether a file is that of this process in /proc, by whatever links, or that of one of its threads,
+// which have the same files. A process may open its own, so the rights of the user do not keep it from there.
 func isOurs(file *os.File) bool {
 	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
-	return err == nil && strings.HasPrefix(path, fmt.Sprintf("/proc/%d/", os.Getpid()))
+	if err != nil {
+		return false
+	}
+	below, isBelow := strings.CutPrefix(path, "/proc/")
+	thread, _, _ := strings.Cut(below, "/")
+	if _, err := strconv.Atoi(thread); !isBelow || err != nil {
+		return false
+	}
+	_, err = os.Stat("/proc/self/task/" + thread)
+	return err == nil
 }
 
 // Upload is POST /files: parts named file, each with its path as file name where the query
