@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -62,7 +63,8 @@ func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.
 	})
 }
 
-// read reads the body of a request. What is beyond maxBytes is left to the handler, and so are errors of the client.
+// read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and handle errors
+// of the client.
 // Errors are API status errors.
 func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
 	expected := req.ContentLength
@@ -71,9 +73,9 @@ func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 	}
 	controller := http.NewResponseController(w)
 	_ = controller.SetReadDeadline(clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second)) // writers of tests have none
-	slow := &slowBody{take: func() (func(), bool) { return l.slots.Take(userOf(req)) }, end: func() { _ = controller.SetReadDeadline(past) }}
+	slow := &slowBody{take: func() (func(), bool) { return l.slots.Take(userOf(req)) }, end: func() { endBody(req.Context(), controller) }}
 	timer := time.AfterFunc(l.slowAfter, slow.begin)
-	read, err := io.ReadAll(io.LimitReader(req.Body, l.maxBytes))
+	read, err := io.ReadAll(io.LimitReader(req.Body, l.maxBytes+1)) // as far as the handlers read
 	timer.Stop()
 	switch refused := slow.done(); {
 	case refused:
@@ -84,7 +86,9 @@ func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 			Message: "the body of the request did not arrive in time",
 		}}
 	}
-	_ = controller.SetReadDeadline(time.Time{})
+	if req.Context().Err() == nil {
+		_ = controller.SetReadDeadline(time.Time{})
+	}
 	rest := io.Reader(req.Body)
 	if err != nil {
 		rest = failed{err}
@@ -93,6 +97,16 @@ func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(read), rest), req.Body}, nil
+}
+
+// endBody lets the read of a body fail. When the request has been given up, the handlers around this one may have
+// returned, and the writer of HTTP/2 panics then.
+func endBody(ctx context.Context, controller *http.ResponseController) {
+	if ctx.Err() != nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	_ = controller.SetReadDeadline(past)
 }
 
 // slowBody takes a slot for a body that is being read, if it is slow. If there is none, it ends the body.

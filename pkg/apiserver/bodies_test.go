@@ -141,6 +141,7 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 			s := startBodyServer(t, &bodyLimits{slots: fairness.NewSlots(10, 10), slowAfter: time.Hour, timeout: time.Millisecond, maxBytes: 1000})
 			write, answer := s.post(t.Context(), t, "ann", "/", http2)
 			defer write.Close()
+			go func() { _, _ = io.WriteString(write, strings.Repeat("x", 1000)) }() // all that may come, without an end
 			if got := <-answer; got != "408 " {
 				t.Errorf("the answer is %q", got)
 			}

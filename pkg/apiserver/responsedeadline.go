@@ -4,7 +4,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -26,6 +25,8 @@ const (
 	// unreadAfter is after what time a response that is being written counts as unread. A client that reads is
 	// quicker. After as long again it ends if its user has too many.
 	unreadAfter = time.Second
+	// minWrite is how long a single write may take at least.
+	minWrite = 100 * time.Millisecond
 	// maxUnread is how many unread responses there may be, and maxUnreadOfUser how many of one user.
 	maxUnread, maxUnreadOfUser = 512, 64
 )
@@ -71,9 +72,11 @@ func (r *boundedResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter
 
 // Write implements http.ResponseWriter.
 func (r *boundedResponse) Write(p []byte) (int, error) {
-	r.began = cmp.Or(r.began, r.clock.Now())
+	if r.began.IsZero() {
+		r.began = r.clock.Now()
+	}
 	returned := make(chan struct{})
-	timer := time.AfterFunc(unreadAfter-r.clock.Since(r.began), func() { r.bound(returned) })
+	timer := time.AfterFunc(max(unreadAfter-r.clock.Since(r.began), minWrite), func() { r.bound(returned) })
 	defer func() {
 		timer.Stop()
 		r.mu.Lock()

@@ -20,8 +20,8 @@ import (
 // to parse, and more to ask kube-apiserver whether a watch with them is allowed.
 const maxSelectors, maxTerms = 8 << 10, 256
 
-// withBoundedSelectors refuses a request with too long selectors, or with too many requirements and values in them. It has to be outside of all that
-// parses them, which the generic handler chain begins with.
+// withBoundedSelectors refuses a request with too long selectors, or with too many requirements and values in them.
+// It has to be outside of all that parses them, which the generic handler chain begins with.
 func withBoundedSelectors(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.URL.RawQuery) > maxTerms { // otherwise they are short

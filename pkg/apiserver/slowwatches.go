@@ -10,7 +10,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,7 +128,7 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 				return
 			}
 			defer release()
-			keepHeader(req.Header, "Accept", "User-Agent") // all else would stay in memory as long as the watch
+			keepHeader(req.Header, "Accept", "User-Agent")
 			writer := slow.writer(w, req, cancel)
 			// What the server writes when the watch ends has a deadline as well.
 			defer writer.limitTime()
@@ -162,12 +161,18 @@ func userOf(req *http.Request) string {
 	return ""
 }
 
-// keepHeader removes all fields of a header but those of these names.
+// keepHeader removes all fields of a header but the first values of these names, which stay in memory as long as
+// the request.
 func keepHeader(header http.Header, names ...string) {
-	for name := range header {
-		if !slices.Contains(names, name) {
-			delete(header, name)
+	kept := map[string]string{}
+	for _, name := range names {
+		if value := header.Get(name); value != "" {
+			kept[name] = strings.Clone(value)
 		}
+	}
+	clear(header)
+	for name, value := range kept {
+		header.Set(name, value)
 	}
 }
 

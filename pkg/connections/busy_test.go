@@ -76,8 +76,8 @@ func (s *busyServer) dial(t *testing.T, from, path string) net.Conn {
 	return conn
 }
 
-// TestBusyConnections: where all connections are busy, those of one source keep no other source out. It loses
-// the oldest as long as it has more than a quarter of all. Others lose none, and the source itself gets no more.
+// TestBusyConnections: where all connections are busy, those of one source keep no other source out. The
+// one that has most loses its oldest, as long as it has more than the newcomer then has. The source itself gets no more.
 func TestBusyConnections(t *testing.T) {
 	const limit = 8
 	s := startBusyServer(t, limit)
@@ -96,12 +96,16 @@ func TestBusyConnections(t *testing.T) {
 			t.Errorf("%s has ended for another source, want %s", got, want)
 		}
 	}
-	// The source has its share. Each has, so none loses one.
+	for i := range 2 { // one of each that has two
+		s.hold(t, fmt.Sprintf("127.0.0.%d", 7+i), "/another")
+		<-s.ended
+	}
+	// All have one, so none loses it.
 	last := s.dial(t, "127.0.0.9", "/last")
 	if _, err := http.ReadResponse(bufio.NewReader(last), nil); err == nil {
 		t.Error("a source gets a connection of one that has its share")
 	}
-	if open, evicted := s.open.Load(), s.evicted.Load(); open != limit || evicted != 4 {
+	if open, evicted := s.open.Load(), s.evicted.Load(); open != limit || evicted != 6 {
 		t.Errorf("%d connections are open, %d were closed for others", open, evicted)
 	}
 }

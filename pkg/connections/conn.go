@@ -147,7 +147,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 //
 // Over HTTP/2 they can be a body: the headers of a request may be read together with what follows them, and its
 // handler starts a moment later, which releases the slot. In that moment an upload of more than
-// headersWithoutSlot takes a slot on a connection that has no other request. The connection is closed only if
+// Limits.WithoutSlot takes a slot on a connection that has no other request. The connection is closed only if
 // the source has no slot left, or all sources have none, so if clients send large headers at that moment. Its
 // client gets an error of the connection, and StartRequest keeps the request from being handled.
 func (c *Conn) mayRead(n int) bool {

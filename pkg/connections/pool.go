@@ -33,7 +33,7 @@ type Limits struct {
 }
 
 // busyShare is which part of Limits.Open the connections of a site may take without losing busy ones to others.
-const busyShare = 4
+const busyShare = 16
 
 // Counter counts events.
 type Counter interface{ Inc() }
@@ -54,8 +54,9 @@ type Metrics struct {
 
 // Pool has the open connections of a server, of all its listeners. When there are too many, it
 // closes an idle one for a new one: one on which no request is handled. So clients cannot keep others out
-// with connections that they do not use. If there is no idle one, a site that has more than a quarter of all
-// loses a busy one to another site: fewer than four sites cannot keep others out with busy connections.
+// with connections that they do not use. If there is no idle one, the site that has most loses a busy one to a
+// site that has less, if it has more than a sixteenth of all: fewer than 16 sites cannot keep others out with busy
+// connections.
 type Pool struct {
 	limits  Limits
 	metrics Metrics
@@ -170,10 +171,15 @@ func (s *sourceConns) findIdle(now time.Time) *Conn {
 	return nil
 }
 
-// findBusy returns the busy connection to close for a new one of a site, or nil: of another site that has more
-// than its share, the oldest of its source that has most.
+// findBusy returns the busy connection to close for a new one of a site, or nil: of the other site that has most,
+// if that is more than its share and than the newcomer then has, the oldest of its source that has most.
 func (p *Pool) findBusy(newcomer string) *Conn {
 	most := p.limits.Open / busyShare
+	if own := p.sites[newcomer]; own != nil {
+		most = max(most, own.open+1)
+	} else {
+		most = max(most, 1)
+	}
 	var loser *siteConns
 	for site, its := range p.sites {
 		if site != newcomer && its.open > most {

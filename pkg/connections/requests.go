@@ -15,9 +15,12 @@ import (
 type HeaderLimits struct {
 	// Fields is how many fields of different names there may be.
 	Fields int
-	// Bytes is how many bytes all names and values may have, the URL and the host included.
+	// Bytes is how many bytes all names and values may have, the URL and the host included. Each value counts for
+	// valueBytes more, which it takes in memory although it is empty.
 	Bytes int
 }
+
+const valueBytes = 32
 
 // allow reports whether the headers of a request are within the limits.
 func (l HeaderLimits) allow(req *http.Request) bool {
@@ -27,7 +30,7 @@ func (l HeaderLimits) allow(req *http.Request) bool {
 	left := l.Bytes - len(req.RequestURI) - len(req.Host)
 	for name, values := range req.Header {
 		for _, value := range values {
-			left -= len(name) + len(value)
+			left -= len(name) + len(value) + valueBytes
 		}
 	}
 	return left >= 0
@@ -58,7 +61,9 @@ func handle(handler http.Handler, limits HeaderLimits, w http.ResponseWriter, re
 	defer drop(req)
 	if !limits.allow(req) {
 		drop(req)
-		w.Header().Set("Connection", "close")
+		if req.ProtoMajor == 1 { // over HTTP/2 it would end a connection that other users may share
+			w.Header().Set("Connection", "close")
+		}
 		http.Error(w, http.StatusText(http.StatusRequestHeaderFieldsTooLarge), http.StatusRequestHeaderFieldsTooLarge)
 		return
 	}

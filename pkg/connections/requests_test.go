@@ -24,7 +24,7 @@ import (
 // TestHeaderLimits: a request with too many fields, or with too much in them, is answered with 431 and is not
 // handled. Many values of one field are one field.
 func TestHeaderLimits(t *testing.T) {
-	limits := HeaderLimits{Fields: 5, Bytes: 1000}
+	limits := HeaderLimits{Fields: 5, Bytes: 5000}
 	for name, tc := range map[string]struct {
 		path  string
 		set   func(http.Header)
@@ -37,9 +37,10 @@ func TestHeaderLimits(t *testing.T) {
 				h.Set(fmt.Sprint("X", i), "")
 			}
 		}, http.StatusRequestHeaderFieldsTooLarge},
-		"long value":       {"/", func(h http.Header) { h.Set("A", strings.Repeat("a", 1000)) }, http.StatusRequestHeaderFieldsTooLarge},
-		"long values":      {"/", func(h http.Header) { h["A"] = strings.Fields(strings.Repeat("aaaaaaaaa ", 100)) }, http.StatusRequestHeaderFieldsTooLarge},
-		"long request URI": {"/" + strings.Repeat("a", 1000), func(http.Header) {}, http.StatusRequestHeaderFieldsTooLarge},
+		"long value":       {"/", func(h http.Header) { h.Set("A", strings.Repeat("a", 5000)) }, http.StatusRequestHeaderFieldsTooLarge},
+		"empty values":     {"/", func(h http.Header) { h["A"] = make([]string, 200) }, http.StatusRequestHeaderFieldsTooLarge},
+		"long values":      {"/", func(h http.Header) { h["A"] = strings.Fields(strings.Repeat("aaaaaaaaa ", 150)) }, http.StatusRequestHeaderFieldsTooLarge},
+		"long request URI": {"/" + strings.Repeat("a", 5000), func(http.Header) {}, http.StatusRequestHeaderFieldsTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handled := false

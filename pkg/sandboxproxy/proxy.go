@@ -238,7 +238,11 @@ func (p *Proxy) modify(resp *http.Response) error {
 	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols || resp.StatusCode > 999 {
 		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
 	}
-	if len(resp.Header) > maxFields {
+	fields := 0
+	for _, values := range resp.Header {
+		fields += len(values)
+	}
+	if fields > maxFields {
 		resp.Header = nil // the answer to the client is kept until the client has read it
 		return fmt.Errorf("the sandbox has answered with more than %d header fields", maxFields)
 	}
