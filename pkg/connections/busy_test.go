@@ -48,9 +48,9 @@ func startBusyServer(t *testing.T, limit int) *busyServer {
 }
 
 // hold opens a connection from an address and sends a request, which is handled when it returns.
-func (s *busyServer) hold(t *testing.T, from, path string) net.Conn {
+func (s *busyServer) hold(t *testing.T, from, path string) {
 	t.Helper()
-	conn := s.dial(t, from, path)
+	s.dial(t, from, path)
 	select {
 	case got := <-s.began:
 		if got != path {
@@ -59,7 +59,6 @@ func (s *busyServer) hold(t *testing.T, from, path string) net.Conn {
 	case <-time.After(time.Minute):
 		t.Fatalf("%s is not handled", path)
 	}
-	return conn
 }
 
 func (s *busyServer) dial(t *testing.T, from, path string) net.Conn {

@@ -67,7 +67,6 @@ func TestFollowsHeap(t *testing.T) {
 	held := make([]byte, 128*mib)
 	collectUntil(t, func(percent int) bool { return percent == minPercent })
 	runtime.KeepAlive(held)
-	held = nil
 	collectUntil(t, func(percent int) bool { return percent > minPercent })
 }
 

@@ -39,13 +39,13 @@ func TestResize(t *testing.T) {
 func TestDeferredResize(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	real, err := s.kube.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	node, err := s.kube.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.fill(2, requesting(shellPod("sleep", "infinity"), "10m"))
 	// Beside the other sandbox there is no room for that.
-	name := s.claim(variable, withCPU(real.Status.Allocatable.Cpu().String()))
+	name := s.claim(variable, withCPU(node.Status.Allocatable.Cpu().String()))
 	sandbox := s.sandbox(name, isResized(metav1.ConditionFalse))
 	if got := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate).Message; !strings.Contains(got, "it is deferred") {
 		t.Errorf("the sandbox says %q", got)

@@ -97,15 +97,9 @@ func createSandbox(c *call) error {
 	sb.Namespace, sb.Name, sb.UID = claim.Namespace, bound[0].Name, bound[0].UID
 	sb.Labels = map[string]string{v1alpha1.LabelClaimName: claim.Name}
 	sb.Annotations = claim.Spec.Annotations
-	token, returned := tokens[sb.Name]
-	if !returned {
-		token, err = c.token(ctx, sb)
-	}
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return sandboxGoneError(retryKey)
-	}
+	token, err := create.token(ctx, sb, tokens)
 	if err != nil {
-		return create.giveBackUnlessKeyed(err)
+		return err
 	}
 	if plan.MayOutlastTimeout || c.cluster.now().Sub(began) > max(restartAfter, plan.Timeout/restartPart) {
 		if err := create.restartTimeout(ctx, bound[0]); err != nil {
@@ -118,6 +112,21 @@ func createSandbox(c *call) error {
 	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
 	writeJSON(c.w, http.StatusCreated, c.sandboxResponse(sb, id, body.TemplateID, token))
 	return nil
+}
+
+// token returns the access token of the sandbox: the one that the answer to the create had, or that of the claim.
+func (c *creation) token(ctx context.Context, sb *v1alpha1.Sandbox, returned map[string]string) (string, error) {
+	if token, ok := returned[sb.Name]; ok {
+		return token, nil
+	}
+	token, err := c.call.token(ctx, sb)
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsInvalid(err):
+		return "", sandboxGoneError(c.retryKey)
+	case err != nil:
+		return "", c.giveBackUnlessKeyed(err)
+	}
+	return token, nil
 }
 
 // confirmCaller gives the sandbox of a create back, and returns an error, if the client has gone or its key

@@ -63,7 +63,7 @@ func deleteSandbox(c *call) error {
 		request := c.cluster.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options)
 		return c.cluster.retryLost(c.r.Context(), true, func() error { return sendOnly(c.r.Context(), request) })
 	})
-	if err != nil && !(c.cluster.hasLostWrite && isNotFound(err)) {
+	if err != nil && (!c.cluster.hasLostWrite || !isNotFound(err)) {
 		return err
 	}
 	c.waitUntilStopped()

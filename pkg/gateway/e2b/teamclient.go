@@ -53,6 +53,23 @@ func (t *teamClient) getterByID(id string) func(context.Context) (*v1alpha1.Sand
 	return func(ctx context.Context) (*v1alpha1.Sandbox, error) { return t.getByID(ctx, id) }
 }
 
+// findByID returns a copy of the sandbox of a list that has an id and has not ended, which keeps none of the others in
+// memory; nil if there is none.
+func (t *teamClient) findByID(list *v1alpha1.SandboxList, id string) (found *v1alpha1.Sandbox) {
+	for i := range list.Items {
+		sb := &list.Items[i]
+		of, ok := idOf(sb)
+		if !ok || of != id || mapping.StateOf(sb, t.now()) == mapping.StateGone {
+			continue
+		}
+		if found == nil || mapping.PrecedenceOf(sb).Over(mapping.PrecedenceOf(found)) {
+			one := *sb
+			found = &one
+		}
+	}
+	return found
+}
+
 // getByID returns the sandbox of an id. It returns the same 404 for a sandbox of another team, one that
 // has ended, and one that never existed.
 func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
@@ -67,17 +84,7 @@ func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox,
 		var list v1alpha1.SandboxList
 		var found *v1alpha1.Sandbox
 		err := t.list(ctx, "sandboxes", options, &list, func() {
-			for i := range list.Items {
-				sb := &list.Items[i]
-				of, ok := idOf(sb)
-				if !ok || of != id || mapping.StateOf(sb, t.now()) == mapping.StateGone {
-					continue
-				}
-				if found == nil || mapping.PrecedenceOf(sb).Over(mapping.PrecedenceOf(found)) {
-					one := *sb // keeps none of the others in memory
-					found = &one
-				}
-			}
+			found = t.findByID(&list, id)
 		})
 		switch {
 		case err != nil:

@@ -86,6 +86,12 @@ func serve(o options, stdout, stderr io.Writer) (int, error) {
 	if o.inBackground {
 		logToContainer(syscall.Stdout)
 	}
+	return s.wait(signals, ended, failed)
+}
+
+// wait waits until a signal ends the program, its command ends or it fails, and returns the exit code. Signals are for
+// the command, if there is one.
+func (s *server) wait(signals <-chan os.Signal, ended <-chan syscall.WaitStatus, failed <-chan error) (int, error) {
 	for {
 		select {
 		case received := <-signals:
