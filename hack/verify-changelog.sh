@@ -27,7 +27,7 @@ if last="$(git describe --tags --match 'v*' --abbrev=0 2>/dev/null)" && [[ -n "$
     echo "apis, artifacts or cmd changed since $last, and CHANGELOG.md has nothing under ## Unreleased" >&2
     failed=1
   fi
-  if grep -n 'No release is out yet\|no release is out yet' README.md docs/*.md >&2; then
+  if grep -n '[Nn]o release is out yet\|[Uu]ntil there is a release' README.md docs/*.md >&2; then
     echo "$last is released: remove the lines above" >&2
     failed=1
   fi

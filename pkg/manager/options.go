@@ -192,6 +192,9 @@ func (o *Options) Validate() error {
 	if o.KubeAPIQPS > 0 && o.KubeAPIBurst < 1 {
 		errs = append(errs, errors.New("--kube-api-burst must be at least 1 where --kube-api-qps is a limit"))
 	}
+	if o.NodeTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--unavailable-node-timeout must not be negative, is %s", o.NodeTimeout))
+	}
 	if o.RecycleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--recycle-timeout must not be negative, is %s", o.RecycleTimeout))
 	}

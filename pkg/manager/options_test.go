@@ -25,6 +25,7 @@ func TestValidate(t *testing.T) {
 		"no limit":       {change: func(o *manager.Options) { o.KubeAPIQPS, o.KubeAPIBurst = 0, 0 }},
 		"limited":        {change: func(o *manager.Options) { o.KubeAPIQPS, o.KubeAPIBurst = 5, 10 }},
 		"delay":          {change: func(o *manager.Options) { o.SimulatedStartDelay = -1 }, want: "--simulated-start-delay"},
+		"nodes":          {change: func(o *manager.Options) { o.NodeTimeout = -1 }, want: "--unavailable-node-timeout"},
 		"no quiet":       {change: func(o *manager.Options) { o.QuietPeriod = -1 }},
 		"claim events":   {change: func(o *manager.Options) { o.ClaimEvents = "Some" }, want: "--claim-events"},
 		"no lease place": {change: func(o *manager.Options) { o.LeaderElectionNamespace = "" }},

@@ -220,8 +220,6 @@ func TestSetRevision(t *testing.T) {
 	}
 }
 
-// Pods are selected by the template that their set refers to, from birth: where that
-// has a NetworkPolicy they are made anew for another one, and nowhere else.
 // TestCacheSetRevision: a Cache remembers revisions, and none of other content.
 func TestCacheSetRevision(t *testing.T) {
 	cache := podtemplate.NewCache()
@@ -266,6 +264,8 @@ func TestCacheSetRevision(t *testing.T) {
 	}
 }
 
+// Pods are selected by the template that their set refers to, from birth: where that
+// has a NetworkPolicy they are made anew for another one, and nowhere else.
 func TestSetRevisionOfNetwork(t *testing.T) {
 	revision := func(name string, managed bool) string {
 		t.Helper()

@@ -134,17 +134,10 @@ func TestEvicted(t *testing.T) {
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	changes, err := s.Sandboxes(s.namespace).Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer changes.Stop()
-	s.create(1, shellPod("sh", "-c", "sleep 5; exit 1"))
-	for change := range changes.ResultChan() {
-		sandbox, ok := change.Object.(*v1alpha1.Sandbox)
-		if !ok {
-			t.Fatalf("a watch has %+v", change.Object)
-		}
+	changes := s.watch(metav1.ListOptions{})
+	// The kubelet looks at containers every second, and a sandbox is ready when one has run for ten.
+	s.create(1, shellPod("sh", "-c", "sleep 2; exit 1"))
+	for sandbox := range changes {
 		restarts := ptr.Deref(sandbox.Status.PodInfo.RestartCount, 0)
 		if restarts > 0 && isReady(sandbox) == nil {
 			t.Fatalf("it is ready after %d restarts", restarts)

@@ -90,11 +90,7 @@ func TestImageOfStubbornProcess(t *testing.T) {
 	spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
 	spec.TerminationGracePeriodSeconds = new(int64(40))
 	s.fill(1, spec)
-	changes, err := s.Sandboxes(s.namespace).Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer changes.Stop()
+	changes := s.watch(metav1.ListOptions{})
 	name := s.claim("", func(claim *v1alpha1.SandboxClaim) {
 		claim.Spec.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{Image: realnode.OtherShellImage}
 		claim.Spec.WaitReadyTimeout, claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 30 * time.Second}, &metav1.Duration{Duration: expect.Patience}
@@ -103,11 +99,7 @@ func TestImageOfStubbornProcess(t *testing.T) {
 	if got := s.kubectl("exec", name, "--", "cat", "/etc/version"); got != "2\n" {
 		t.Errorf("it runs version %q", got)
 	}
-	for change := range changes.ResultChan() {
-		sandbox, ok := change.Object.(*v1alpha1.Sandbox)
-		if !ok {
-			t.Fatalf("a watch has %+v", change.Object)
-		}
+	for sandbox := range changes {
 		update := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
 		switch {
 		case sandbox.Name != name || update == nil:

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -159,6 +161,30 @@ func (s *story) sandbox(name string, check func(*v1alpha1.Sandbox) error) *v1alp
 		return check(sandbox)
 	})
 	return sandbox
+}
+
+// watch watches the sandboxes of the namespace from now on. A loop over their changes fails the test unless it
+// ends by itself.
+func (s *story) watch(options metav1.ListOptions) iter.Seq[*v1alpha1.Sandbox] {
+	s.Helper()
+	changes, err := s.Sandboxes(s.namespace).Watch(s.Context(), options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(changes.Stop)
+	return func(yield func(*v1alpha1.Sandbox) bool) {
+		defer time.AfterFunc(expect.Patience, changes.Stop).Stop()
+		for change := range changes.ResultChan() {
+			sandbox, ok := change.Object.(*v1alpha1.Sandbox)
+			if !ok {
+				s.Fatalf("a watch has %+v", change.Object)
+			}
+			if !yield(sandbox) {
+				return
+			}
+		}
+		s.Fatal("the watch ended before what it was to show")
+	}
 }
 
 // pod returns the pod of a sandbox.

@@ -54,9 +54,12 @@ func (c *call) waitUntilStopped() {
 }
 
 // patchByID writes the change that decide returns for the sandbox of the id in the path. It returns the
-// sandbox before and after the write.
+// sandbox before and after the write. It takes requestTimeout at most, also where the request waits for the
+// sandbox afterwards.
 func (c *call) patchByID(decide func(*v1alpha1.Sandbox) (*mapping.Change, error)) (before, after *v1alpha1.Sandbox, err error) {
-	return c.cluster.patchWith(c.r.Context(), c.cluster.getterByID(c.r.PathValue("id")), decide)
+	ctx, cancel := context.WithTimeout(c.r.Context(), requestTimeout)
+	defer cancel()
+	return c.cluster.patchWith(ctx, c.cluster.getterByID(c.r.PathValue("id")), decide)
 }
 
 // token returns the access token of the runtime in a sandbox. No object contains it.

@@ -16,7 +16,7 @@ type Endpoint struct {
 	Unserved string
 
 	serve func(*call) error
-	// waits is set if a request may wait for a sandbox. It limits that itself; all others have
+	// waits is set if a request may wait for a sandbox. It limits itself; all others have
 	// requestTimeout.
 	waits bool
 	// isPublic is set if a request needs no API key.

@@ -197,6 +197,7 @@ func TestAPIServerThatHangs(t *testing.T) {
 		}})
 		for _, tc := range []struct{ method, path, body string }{
 			{"GET", "/sandboxes/" + sandboxID, ""}, {"GET", "/v2/sandboxes", ""}, {"DELETE", "/sandboxes/" + sandboxID, ""}, {"POST", "/sandboxes/" + sandboxID + "/timeout", `{"timeout":60}`},
+			{"POST", "/sandboxes/" + sandboxID + "/pause", ""}, {"POST", "/sandboxes/" + sandboxID + "/resume", `{"timeout":60}`}, {"POST", "/sandboxes/" + sandboxID + "/connect", `{"timeout":60}`},
 		} {
 			if got := code(t, api, key, tc.method, tc.path, tc.body); got != http.StatusServiceUnavailable {
 				t.Errorf("%s %s: %d", tc.method, tc.path, got)
@@ -205,13 +206,15 @@ func TestAPIServerThatHangs(t *testing.T) {
 	})
 }
 
-// TestSandboxesOfOneID: an id means the sandbox that was claimed last, as it does for the proxy.
+// TestSandboxesOfOneID: an id means the sandbox that was claimed last, or in the same second and changed last, as
+// it does for the proxy.
 func TestSandboxesOfOneID(t *testing.T) {
 	claimed := func(name, at string) string {
 		return strings.Replace(strings.Replace(sandboxJSON, `"box"`, `"`+name+`"`, 1), `"annotations":{`, `"annotations":{"agents.kruise.io/claim-timestamp":"`+at+`",`, 1)
 	}
-	early, late := claimed("early", "2026-01-01T00:00:00Z"), claimed("late", "2026-01-01T00:00:01Z")
-	for _, items := range []string{early + "," + late, late + "," + early} {
+	early, late := claimed("early", "2026-01-01T00:00:00Z"), strings.Replace(claimed("late", "2026-01-01T00:00:01Z"), `"resourceVersion":"1"`, `"resourceVersion":"10"`, 1)
+	before := strings.Replace(claimed("before", "2026-01-01T00:00:01Z"), `"resourceVersion":"1"`, `"resourceVersion":"9"`, 1)
+	for _, items := range []string{early + "," + late, late + "," + early, before + "," + late, late + "," + before} {
 		deleted := ""
 		api, key := newAPI(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodDelete {

@@ -4,6 +4,7 @@
 package mapping
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -15,6 +16,8 @@ type Precedence struct {
 	isDeleted bool
 	// claimed is a Unix time.
 	claimed int64
+	// Version is the resourceVersion as a number.
+	Version uint64
 }
 
 // PrecedenceOf returns the precedence of a sandbox.
@@ -23,14 +26,18 @@ func PrecedenceOf(sb *v1alpha1.Sandbox) Precedence {
 	if at, err := time.Parse(time.RFC3339, sb.Annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
 		p.claimed = at.Unix()
 	}
+	p.Version, _ = strconv.ParseUint(sb.ResourceVersion, 10, 64) // 0 is older than anything
 	return p
 }
 
 // Over reports whether an id means a sandbox rather than another one: one that is not being deleted, then the
-// one that was claimed later.
+// one that was claimed later, or in the same second and changed later: the proxy has the last change, too.
 func (p Precedence) Over(other Precedence) bool {
 	if p.isDeleted != other.isDeleted {
 		return other.isDeleted
 	}
-	return p.claimed >= other.claimed
+	if p.claimed != other.claimed {
+		return p.claimed > other.claimed
+	}
+	return p.Version >= other.Version
 }

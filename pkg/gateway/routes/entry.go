@@ -26,8 +26,6 @@ type entry struct {
 	id   string
 	name string
 	uid  types.UID
-	// version is the resourceVersion as a number.
-	version uint64
 	// shutdown is a Unix time; 0 is never.
 	shutdown            int64
 	precedence          mapping.Precedence
@@ -44,7 +42,6 @@ var (
 // newEntry copies what it keeps: nothing of the sandbox stays in memory because of it.
 func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 	e := &entry{name: strings.Clone(sandbox.Name), uid: types.UID(strings.Clone(string(sandbox.UID))), precedence: mapping.PrecedenceOf(sandbox)}
-	e.version, _ = strconv.ParseUint(sandbox.ResourceVersion, 10, 64) // 0 is older than anything
 	id, ok := v1alpha1.IsE2B(sandbox)
 	if !ok || len(sandbox.Namespace) > v1alpha1.MaxE2BNamespace {
 		return e
@@ -94,6 +91,6 @@ func (e *entry) DeepCopyObject() runtime.Object {
 // GetObjectMeta implements metav1.ObjectMetaAccessor with what the reflector looks at.
 func (e *entry) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{
-		Namespace: e.id[:e.split], Name: e.name, UID: e.uid, ResourceVersion: strconv.FormatUint(e.version, 10),
+		Namespace: e.id[:e.split], Name: e.name, UID: e.uid, ResourceVersion: strconv.FormatUint(e.precedence.Version, 10),
 	}
 }

@@ -71,7 +71,7 @@ func (s *store) find(id string) (Route, bool) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	e := s.watched.byID[id]
-	if early, ok := s.readAhead[id]; ok && now.Before(early.until) && (e == nil || early.version > e.version) {
+	if early, ok := s.readAhead[id]; ok && now.Before(early.until) && (e == nil || early.precedence.Version > e.precedence.Version) {
 		e = early.entry
 	}
 	if e == nil {
@@ -86,7 +86,7 @@ func (s *store) addRead(e *entry) {
 	now := s.clock.Now()
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if e.version <= s.watchVersion {
+	if e.precedence.Version <= s.watchVersion {
 		return
 	}
 	if len(s.readAhead) >= maxReadAhead {
@@ -207,6 +207,6 @@ func (s *store) advance(resourceVersion string) (uint64, error) {
 		return 0, fmt.Errorf("resourceVersion %q of sandboxes is no number: %w", resourceVersion, err)
 	}
 	s.watchVersion = max(s.watchVersion, version)
-	maps.DeleteFunc(s.readAhead, func(_ string, e readAheadEntry) bool { return e.version <= s.watchVersion })
+	maps.DeleteFunc(s.readAhead, func(_ string, e readAheadEntry) bool { return e.precedence.Version <= s.watchVersion })
 	return version, nil
 }

@@ -103,7 +103,7 @@ func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
 	paused := newEntry(sandbox(8))
 	paused.state = Paused
 	newer := *paused
-	newer.version, newer.state = 2000, Running
+	newer.precedence.Version, newer.state = 2000, Running
 	_ = s.Add(paused)
 	s.addRead(&newer)
 	if got, _ := s.find(paused.id); got.State != Running {

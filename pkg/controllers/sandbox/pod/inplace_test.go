@@ -36,6 +36,13 @@ func runningAs(id string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{ContainerID: id, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 }
 
+// restartedAs is the status of a container that the kubelet has restarted just now.
+func restartedAs(id string) corev1.ContainerStatus {
+	status := runningAs(id)
+	status.RestartCount, status.State.Running.StartedAt = 1, metav1.NewTime(now)
+	return status
+}
+
 // The image two is wanted, and so many cores.
 func TestDecideImage(t *testing.T) {
 	const ask = `{"metadata":{"resourceVersion":"7","annotations":{"agents.kruise.io/inplace-update-state":` +
@@ -45,6 +52,7 @@ func TestDecideImage(t *testing.T) {
 	wants := func(s *v1alpha1.Sandbox) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationInplaceUpdate: `{"image":true,"cpu":true}`}
 	}
+	startsForClaim := func(s *v1alpha1.Sandbox) { s.Annotations[v1alpha1.AnnotationStarting] = "true" }
 	updatingSince := func(at time.Time) func(*v1alpha1.Sandbox) {
 		return func(s *v1alpha1.Sandbox) {
 			meta.FindStatusCondition(s.Status.Conditions, "InplaceUpdate").LastTransitionTime = metav1.NewTime(at)
@@ -94,6 +102,11 @@ func TestDecideImage(t *testing.T) {
 		},
 		"runs": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("two", true, runningAs("id-2"))), cores: "2",
+			want: []metav1.Condition{isReady, updatedInplace, imageUpdated},
+		},
+		"restarts in the pod": {
+			sandbox: newSandbox(append(updating, startsForClaim)...), cores: "2",
+			pod:  newPod(runs("True"), withImage("two", true, restartedAs("id-2"))),
 			want: []metav1.Condition{isReady, updatedInplace, imageUpdated},
 		},
 		"runs, the resources were refused": {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // quietAfterRestart is for how long a container that was restarted must run before a sandbox that no
@@ -32,9 +33,10 @@ func (o *observation) readiness() (status metav1.ConditionStatus, reason, messag
 }
 
 // untilQuiet returns after what time the last restart of a container no longer matters; 0 if it does
-// not. One that a node of another clock reports to be later than that is ignored.
+// not. One that a node of another clock reports to be later than that is ignored. A claim that changes the
+// image restarts the container itself, and does not wait for that.
 func (o *observation) untilQuiet() time.Duration {
-	if o.pod == nil || !isPrepared(o.sandbox) {
+	if o.pod == nil || !isPrepared(o.sandbox) || !v1alpha1.IsInPool(o.sandbox) && inplace.GoalOf(o.sandbox).Image {
 		return 0
 	}
 	var left time.Duration

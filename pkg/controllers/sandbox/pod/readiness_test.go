@@ -21,6 +21,8 @@ func TestQuietAfterRestart(t *testing.T) {
 		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", UID: "p", Controller: new(true)}}
 	}
 	starts := func(s *v1alpha1.Sandbox) { s.Annotations = map[string]string{v1alpha1.AnnotationStarting: "true"} }
+	changesImage := func(s *v1alpha1.Sandbox) { s.Annotations[v1alpha1.AnnotationInplaceUpdate] = `{"image":true}` }
+	changesCPU := func(s *v1alpha1.Sandbox) { s.Annotations[v1alpha1.AnnotationInplaceUpdate] = `{"cpu":true}` }
 	since := func(restarts int32, ago time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			runs("True")(p)
@@ -37,14 +39,16 @@ func TestQuietAfterRestart(t *testing.T) {
 		pod     []func(*corev1.Pod)
 		quiet   time.Duration
 	}{
-		"never restarted":          {inPool, []func(*corev1.Pod){since(0, time.Second)}, 0},
-		"just now":                 {inPool, []func(*corev1.Pod){since(1, time.Second)}, quietAfterRestart - time.Second},
-		"a sidecar":                {inPool, []func(*corev1.Pod){since(1, time.Second), asSidecar}, quietAfterRestart - time.Second},
-		"it starts for a claim":    {starts, []func(*corev1.Pod){since(1, time.Second)}, quietAfterRestart - time.Second},
-		"in use":                   {func(*v1alpha1.Sandbox) {}, []func(*corev1.Pod){since(1, time.Second)}, 0},
-		"some time ago":            {inPool, []func(*corev1.Pod){since(5, quietAfterRestart)}, 0},
-		"by a clock that is ahead": {inPool, []func(*corev1.Pod){since(1, -time.Second)}, quietAfterRestart + time.Second},
-		"by a wrong clock":         {inPool, []func(*corev1.Pod){since(1, -time.Hour)}, 0},
+		"never restarted":           {inPool, []func(*corev1.Pod){since(0, time.Second)}, 0},
+		"just now":                  {inPool, []func(*corev1.Pod){since(1, time.Second)}, quietAfterRestart - time.Second},
+		"a sidecar":                 {inPool, []func(*corev1.Pod){since(1, time.Second), asSidecar}, quietAfterRestart - time.Second},
+		"it starts for a claim":     {starts, []func(*corev1.Pod){since(1, time.Second)}, quietAfterRestart - time.Second},
+		"a claim changes the image": {func(s *v1alpha1.Sandbox) { starts(s); changesImage(s) }, []func(*corev1.Pod){since(1, time.Second)}, 0},
+		"a claim changes the cpu":   {func(s *v1alpha1.Sandbox) { starts(s); changesCPU(s) }, []func(*corev1.Pod){since(1, time.Second)}, quietAfterRestart - time.Second},
+		"in use":                    {func(*v1alpha1.Sandbox) {}, []func(*corev1.Pod){since(1, time.Second)}, 0},
+		"some time ago":             {inPool, []func(*corev1.Pod){since(5, quietAfterRestart)}, 0},
+		"by a clock that is ahead":  {inPool, []func(*corev1.Pod){since(1, -time.Second)}, quietAfterRestart + time.Second},
+		"by a wrong clock":          {inPool, []func(*corev1.Pod){since(1, -time.Hour)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{sandbox: newSandbox(phase(v1alpha1.SandboxPending), test.sandbox), pod: trim(newPod(test.pod...)), isFromServer: true, revision: revision, now: now}

@@ -46,6 +46,10 @@ func TestAvailable(t *testing.T) {
 			replicas: 3, pool: []builder{starting("a"), notReady("b", "PodReady", "ContainersNotReady: containers with unready status: [c]"), notReady("c", "InplaceUpdating", "x")},
 			want: "False SandboxesStarting: Sandboxes of SandboxSet pool are starting",
 		},
+		"restarted": {
+			replicas: 1, pool: []builder{notReady("a", "ContainerRestarted", "x").phase(v1alpha1.SandboxRunning)},
+			want: "False SandboxesStarting: Sandboxes of SandboxSet pool are starting",
+		},
 		"unschedulable": {
 			replicas: 3, pool: []builder{notReady("b", "Unschedulable", "0/5 nodes"), notReady("a", "Unschedulable", "0/4 nodes").age(2 * time.Hour), starting("c")},
 			want: "False SandboxesCannotStart: 2 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes",

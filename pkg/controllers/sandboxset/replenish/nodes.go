@@ -20,7 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/nodes"
 )
 
-// rememberGone is for how long a node that is gone is remembered, from when it ceased to
+// rememberGone is for how long a node that is gone is remembered at least, from when it ceased to
 // take pods. Its pods are deleted by the cluster a minute after it is gone.
 const rememberGone = 10 * time.Minute
 
@@ -161,10 +161,10 @@ func (s *nodeStates) mostUnavailable() bool {
 func (s *nodeStates) forgetGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.Now()
+	now, remember := s.clock.Now(), max(rememberGone, 2*s.timeout)
 	maps.DeleteFunc(s.unavailable, func(name string, node unavailableNode) bool {
 		_, found := s.takePods[name]
-		return !found && now.Sub(node.noticed) > rememberGone
+		return !found && now.Sub(node.noticed) > remember
 	})
 }
 

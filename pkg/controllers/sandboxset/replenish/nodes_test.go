@@ -190,6 +190,19 @@ func TestNodeStates(t *testing.T) {
 	}
 }
 
+// TestNodeGoneUntilTimeout: a node that is gone is remembered until the sandboxes on it may be replaced.
+func TestNodeGoneUntilTimeout(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(epoch)
+	s := newNodeStates(clk, &indexes{}, 2*rememberGone)
+	s.NodesListed(takes(map[string]bool{"n1": true, "n2": true, "n3": true}))
+	s.NodeDeleted("n1")
+	clk.SetTime(epoch.Add(2*rememberGone + time.Second))
+	s.NodeDeleted("n2")
+	if _, found := s.unavailable["n1"]; !found {
+		t.Error("it is forgotten before its sandboxes are replaced")
+	}
+}
+
 // testLostNode: the pool of a cordoned node moves to another, step by step, and not while it
 // may come back.
 func testLostNode(t *testing.T, f *fixture) {

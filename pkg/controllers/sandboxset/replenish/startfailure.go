@@ -56,7 +56,8 @@ func (f *startFailure) text(set string) string {
 }
 
 // whyNotAvailable returns why a sandbox that is neither available nor deleted cannot start.
-// The usual steps of a start are no reason, nor is it to be paused, recycled or updated.
+// The usual steps of a start are no reason, nor is it to be paused, recycled or updated. Nor is a restart of a
+// container: most run after it, and those that do not say StartContainerFailed in between.
 func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found bool) {
 	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if ready != nil && ready.Status != metav1.ConditionFalse {
@@ -78,7 +79,7 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 		return "", "", false
 	}
 	switch ready.Reason {
-	case v1alpha1.ReasonPodReady, v1alpha1.ReasonInplaceUpdating, v1alpha1.ReasonPending:
+	case v1alpha1.ReasonPodReady, v1alpha1.ReasonInplaceUpdating, v1alpha1.ReasonPending, v1alpha1.ReasonContainerRestarted:
 		return "", "", false
 	}
 	return ready.Reason, ready.Message, ready.Message != ""

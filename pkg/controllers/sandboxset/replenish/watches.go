@@ -112,6 +112,8 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 	})
 	if claimed {
 		w.claims.recordClaimed(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
+	}
+	if claimed || before.Status.Phase == v1alpha1.SandboxRecycling {
 		w.enqueueSet(before, q)
 	}
 	w.enqueueSet(after, q)
@@ -232,8 +234,9 @@ func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, 
 
 // enqueueSet enqueues the set that owns a sandbox, or waits for it, if any.
 func (w *watches) enqueueSet(sandbox *v1alpha1.Sandbox, q queue.Interface) {
-	if v1alpha1.IsInPool(sandbox) || sandbox.Status.Phase == v1alpha1.SandboxRecycling {
-		w.enqueueDelayed(setOf(sandbox), q)
+	set := setOf(sandbox)
+	if set.Name != "" && (v1alpha1.IsInPool(sandbox) || sandbox.Status.Phase == v1alpha1.SandboxRecycling) {
+		w.enqueueDelayed(set, q)
 	}
 }
 

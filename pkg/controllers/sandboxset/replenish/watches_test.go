@@ -4,10 +4,13 @@
 package replenish
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -111,5 +114,19 @@ func TestSetOf(t *testing.T) {
 	claimed.OwnerReferences = nil
 	if got := setOf(claimed.Sandbox); got.String() != "ns/pool" {
 		t.Errorf("claimed: %s", got)
+	}
+}
+
+// TestRecyclingFails: a pool no longer waits for a sandbox whose recycling has failed.
+func TestRecyclingFails(t *testing.T) {
+	w := watches{clock: clocktesting.NewFakePassiveClock(epoch), states: newSetStates(0), claims: newWaitingClaims()}
+	before := recycling(time.Second).phase(v1alpha1.SandboxRecycling)
+	for name, want := range map[string][]string{"pool": {"pool"}, "": nil} {
+		q := &enqueuedSets{}
+		before.label(v1alpha1.LabelSandboxPool, name)
+		w.sandboxUpdated(before.Sandbox, builder{before.DeepCopy()}.phase(v1alpha1.SandboxFailed).Sandbox, q)
+		if !slices.Equal(q.sets, want) {
+			t.Errorf("the label %q enqueues %q, want %q", name, q.sets, want)
+		}
 	}
 }
