@@ -105,7 +105,7 @@ func TestFiles(t *testing.T) {
 func TestFilesOfThreads(t *testing.T) {
 	b := newBox(t)
 	refused := 0
-	for _, thread := range strings.Fields(b.sh(t, "", "ls /proc/$PPID/task")) {
+	for thread := range strings.FieldsSeq(b.sh(t, "", "ls /proc/$PPID/task")) {
 		switch status, body := b.do(t, "GET", "/files?path=/proc/"+thread+"/environ", ""); status {
 		case http.StatusForbidden:
 			refused++
