@@ -55,11 +55,11 @@ func (t *teamClient) getterByID(id string) func(context.Context) (*v1alpha1.Sand
 
 // findByID returns a copy of the sandbox of a list that has an id and has not ended, which keeps none of the others in
 // memory; nil if there is none.
-func (t *teamClient) findByID(list *v1alpha1.SandboxList, id string) (found *v1alpha1.Sandbox) {
+func findByID(list *v1alpha1.SandboxList, id string, now time.Time) (found *v1alpha1.Sandbox) {
 	for i := range list.Items {
 		sb := &list.Items[i]
 		of, ok := idOf(sb)
-		if !ok || of != id || mapping.StateOf(sb, t.now()) == mapping.StateGone {
+		if !ok || of != id || mapping.StateOf(sb, now) == mapping.StateGone {
 			continue
 		}
 		if found == nil || mapping.PrecedenceOf(sb).Over(mapping.PrecedenceOf(found)) {
@@ -84,7 +84,7 @@ func (t *teamClient) getByID(ctx context.Context, id string) (*v1alpha1.Sandbox,
 		var list v1alpha1.SandboxList
 		var found *v1alpha1.Sandbox
 		err := t.list(ctx, "sandboxes", options, &list, func() {
-			found = t.findByID(&list, id)
+			found = findByID(&list, id, t.now())
 		})
 		switch {
 		case err != nil:
