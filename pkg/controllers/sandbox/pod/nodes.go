@@ -6,7 +6,9 @@ package pod
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,10 +29,14 @@ import (
 
 const nodeIndex = "sandlot.io/pod-node"
 
+// nodeSeenWithin is how long after the start of a pod its node is not gone although it was never seen: the
+// watch of nodes may be behind that of pods.
+const nodeSeenWithin = time.Minute
+
 // knownNodes are the names of the nodes of the cluster.
 type knownNodes struct {
 	mu    sync.Mutex
-	names map[string]bool // nil if they are not known
+	names map[string]bool // nil if they are not known; false is one that was seen to go, and had pods then
 	pods  toolscache.Indexer
 	queue queue.Interface // nil until the controller has started
 }
@@ -65,7 +71,10 @@ func (k *knownNodes) replace(names map[string]bool) {
 	before := k.names
 	k.names = names
 	for _, name := range k.withPods() {
-		if isGone(before, name) != isGone(names, name) {
+		if _, seen := before[name]; seen && names != nil && !names[name] {
+			names[name] = false
+		}
+		if isMissing(before, name) != isMissing(names, name) {
 			k.enqueue(name)
 		}
 	}
@@ -77,25 +86,40 @@ func (k *knownNodes) set(name string, exists bool) {
 	if k.names == nil || k.names[name] == exists {
 		return
 	}
-	if exists {
-		k.names[name] = true
-	} else {
-		delete(k.names, name)
-	}
+	k.names[name] = exists
 	k.enqueue(name)
+	if !exists {
+		k.forgetGone()
+	}
 }
 
-// isGone reports whether a pod is on a node that is not there. nil is no pod.
-func (k *knownNodes) isGone(pod *corev1.Pod) bool {
+// forgetGone forgets the nodes that are gone and have no pods. The caller holds the lock.
+func (k *knownNodes) forgetGone() {
+	maps.DeleteFunc(k.names, func(name string, exists bool) bool {
+		if exists {
+			return false
+		}
+		keys, err := k.pods.IndexKeys(nodeIndex, name)
+		return err == nil && len(keys) == 0
+	})
+}
+
+// isGone reports whether a pod is on a node that is not there at a time. nil is no pod.
+func (k *knownNodes) isGone(pod *corev1.Pod, now time.Time) bool {
 	if k == nil || pod == nil {
 		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return isGone(k.names, pod.Spec.NodeName)
+	if !isMissing(k.names, pod.Spec.NodeName) {
+		return false
+	}
+	_, seen := k.names[pod.Spec.NodeName]
+	start := pod.Status.StartTime
+	return seen || start != nil && now.Sub(start.Time) > nodeSeenWithin
 }
 
-func isGone(names map[string]bool, name string) bool {
+func isMissing(names map[string]bool, name string) bool {
 	return names != nil && name != "" && !names[name]
 }
 

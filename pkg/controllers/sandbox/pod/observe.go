@@ -58,6 +58,7 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 			Reason:                pod.Status.Reason,
 			Message:               pod.Status.Message,
 			PodIP:                 pod.Status.PodIP,
+			StartTime:             pod.Status.StartTime,
 			InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 			ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 		},

@@ -21,7 +21,7 @@ const quietAfterRestart = 10 * time.Second
 
 // readiness returns the condition Ready of the sandbox by its pod, its node and its restarts.
 func (o *observation) readiness() (status metav1.ConditionStatus, reason, message string) {
-	if o.nodes.isGone(o.pod) {
+	if o.nodes.isGone(o.pod, o.now) {
 		return metav1.ConditionFalse, v1alpha1.ReasonNodeLost, fmt.Sprintf("Node %s is gone from the cluster", o.pod.Spec.NodeName)
 	}
 	status, reason, message = readinessOf(o.pod)
