@@ -90,7 +90,7 @@ run: build kubectl ## Start a server that stays up, data in _output/run (RUNARGS
 
 .PHONY: cluster-time
 cluster-time:
-	@echo "Building what is missing of the control plane and Sandlot: about ten minutes the first time on two cores, then seconds."
+	@echo "Building what is missing of the control plane and Sandlot: about $(if $(filter real,$(NODES)),a quarter of an hour,ten minutes) the first time on two cores, then seconds."
 
 .PHONY: cluster-up
 cluster-up: cluster-time build controlplane $(if $(filter real,$(NODES)),node-tools) ## Start a local control plane with Sandlot in the background (CLUSTER_*, NODES=real)

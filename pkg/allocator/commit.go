@@ -247,7 +247,7 @@ func (c *committer) handleConflict(p *plan.Plan, r *reservation, moved []etcdtxn
 func (c *committer) settle(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
 	ctx, span := tracing.Start(ctx, "Settle transaction")
 	defer span.End(slow)
-	defer func() { metrics.ObserveResolved(err, errors.Is(err, ErrUnknownOutcome)) }()
+	defer func() { metrics.ObserveSettled(err, errors.Is(err, ErrUnknownOutcome)) }()
 	within, cancel := detached(ctx, settleTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}

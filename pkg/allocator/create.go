@@ -120,7 +120,7 @@ func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxCl
 			return stored, nil
 		}
 		if c.unfinished != nil {
-			c.unfinished.waiter.Leave() // the next plan takes as a newcomer, for whom its own place in the queue would keep the stock
+			c.unfinished.waiter.Leave() // a newcomer gets only what no claim in the queue waits for, itself included
 		}
 		switch {
 		case !errors.Is(err, errReplan):

@@ -157,8 +157,8 @@ func (f *Feeds) setChanged(change candidates.SetChange) {
 	}
 }
 
-// TemplateListed takes in all templates.
-func (f *Feeds) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
+// TemplatesListed takes in all templates.
+func (f *Feeds) TemplatesListed([]*v1alpha1.SandboxTemplate, uint64) {
 	f.stock.ResumeAll()
 	f.unfinished.wake()
 }

@@ -80,7 +80,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
 	back := map[string]func(*desk){
 		"the template is changed": func(d *desk) { d.Feeds.TemplateChanged(d.shelf.templates["py-"+pods]) },
-		"all templates are":       func(d *desk) { d.Feeds.TemplateListed(nil, 10) },
+		"all templates are":       func(d *desk) { d.Feeds.TemplatesListed(nil, 10) },
 		"a circle is broken":      func(d *desk) { d.Feeds.TemplateChanged(d.shelf.templates["py-"+pods]) },
 		"the set changes":         func(d *desk) { d.Feeds.SetChanged(setOf("a", "py", atVersion(10))) },
 		"no event comes":          func(d *desk) { d.clock.Step(6 * time.Second) },

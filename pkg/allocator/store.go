@@ -37,8 +37,8 @@ type Store interface {
 	Begin() Txn
 }
 
-// Txn writes several objects at once or not at all; *etcdtxn.Txn bound to the
-// resources of claims and sandboxes is the one implementation. It is written only if each object
+// Txn writes several objects at once or not at all; claimTxn of pkg/apiserver
+// implements it by an *etcdtxn.Txn. It is written only if each object
 // that it updates is still at its resourceVersion. Objects that were written have the new one.
 type Txn interface {
 	CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error

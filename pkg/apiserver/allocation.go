@@ -184,7 +184,7 @@ func newAllocation(
 		},
 		templates: &feed[*v1alpha1.SandboxTemplate]{
 			name: "sandboxtemplates", store: stores.SandboxTemplates,
-			listed: feeds.TemplateListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateChanged,
+			listed: feeds.TemplatesListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateChanged,
 		},
 		claims: &feed[*v1alpha1.SandboxClaim]{
 			name: "sandboxclaims", store: claims,

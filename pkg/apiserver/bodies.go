@@ -15,8 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
@@ -54,8 +52,7 @@ func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.
 		}
 		body, err := limits.read(w, req)
 		if err != nil {
-			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-			responsewriters.ErrorNegotiated(err, Codecs, version, w, req)
+			refuse(w, req, info, err)
 			return
 		}
 		req.Body = body
@@ -63,8 +60,8 @@ func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.
 	})
 }
 
-// read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and handle errors
-// of the client.
+// read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors
+// of the client when they read it.
 // Errors are API status errors.
 func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
 	expected := req.ContentLength
@@ -73,7 +70,7 @@ func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 	}
 	controller := http.NewResponseController(w)
 	_ = controller.SetReadDeadline(clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second)) // writers of tests have none
-	slow := &slowBody{take: func() (func(), bool) { return l.slots.Take(userOf(req)) }, end: func() { endBody(req.Context(), controller) }}
+	slow := &slowBody{take: func() (func(), bool) { return l.slots.Take(accountOf(req)) }, end: func() { endBody(req.Context(), controller) }}
 	timer := time.AfterFunc(l.slowAfter, slow.begin)
 	read, err := io.ReadAll(io.LimitReader(req.Body, l.maxBytes+1)) // as far as the handlers read
 	timer.Stop()

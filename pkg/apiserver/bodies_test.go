@@ -86,7 +86,7 @@ func (s *bodyServer) post(ctx context.Context, t *testing.T, name, path string, 
 }
 
 // TestSlowBodies: a user has at most as many requests whose bodies do not arrive as there are slots for a user, and
-// the next is refused at once. Bodies that arrive, long-running requests and other users are not affected. A body
+// the next is refused at once. Long-running requests, and bodies of other users, are not affected. A body
 // that arrives late is handled, and releases its slot.
 func TestSlowBodies(t *testing.T) {
 	for _, http2 := range []bool{false, true} {

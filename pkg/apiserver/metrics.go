@@ -49,7 +49,7 @@ var (
 		Namespace:      "sandlot",
 		Subsystem:      "apiserver",
 		Name:           "connections_evicted_total",
-		Help:           "Number of connections that were closed for new ones, because there were too many: such without a request, or of a source that had more than its share.",
+		Help:           "Number of connections that were closed for new ones, because there were too many: those without a request, or of a network that had more than its share.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

@@ -41,13 +41,25 @@ func withReadLimits(handler http.Handler) http.Handler {
 		if info.Verb == "list" {
 			slots = lists
 		}
-		release, ok := slots.Take(AccountOf(reader.GetName()))
+		release, ok := slots.Take(accountOf(req))
 		if !ok {
-			err := apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1)
-			responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+			refuse(w, req, info, apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1))
 			return
 		}
 		defer release()
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// refuse answers a request with an error, in the media type and version that its client asks for.
+func refuse(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, err error) {
+	responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+}
+
+// accountOf returns who a request counts for, see AccountOf.
+func accountOf(req *http.Request) string {
+	if user, ok := request.UserFrom(req.Context()); ok {
+		return AccountOf(user.GetName())
+	}
+	return ""
 }

@@ -25,7 +25,7 @@ const (
 	// unreadAfter is after what time a response that is being written counts as unread. A client that reads is
 	// quicker. After as long again it ends if its user has too many.
 	unreadAfter = time.Second
-	// minWrite is how long a single write may take at least.
+	// minWrite is how long each write has before it is judged, however late in the response it is.
 	minWrite = 100 * time.Millisecond
 	// maxUnread is how many unread responses there may be, and maxUnreadOfUser how many of one user.
 	maxUnread, maxUnreadOfUser = 512, 64
@@ -109,7 +109,7 @@ func (r *boundedResponse) bound(returned chan struct{}) {
 
 // slot takes a slot of the user for a write that stands. A response that is not unread for long waits for one.
 func (r *boundedResponse) slot(returned chan struct{}) (release func(), ok bool) {
-	account := userOf(r.req)
+	account := accountOf(r.req)
 	if release, ok = r.unread.Take(account); ok {
 		return release, true
 	}

@@ -15,11 +15,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -121,10 +119,9 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 			ctx, cancel := context.WithCancel(req.Context())
 			defer cancel()
 			req = req.WithContext(ctx)
-			release, ok := slots.Take(userOf(req))
+			release, ok := slots.Take(accountOf(req))
 			if !ok {
-				err := apierrors.NewTooManyRequests("too many watches of this user are open", 1)
-				responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+				refuse(w, req, info, apierrors.NewTooManyRequests("too many watches of this user are open", 1))
 				return
 			}
 			defer release()
@@ -141,7 +138,7 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 
 // writer returns a writer for a watch, which ends by cancel.
 func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel func()) *watchWriter {
-	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: connections.Find(req), user: userOf(req)}
+	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: connections.Find(req), user: accountOf(req)}
 	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 	writer.keepsEvents = ok && as.Convert != nil
 	query := req.URL.Query()
@@ -151,14 +148,6 @@ func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel fu
 		writer.initialUntil = s.clock.Now().Add(s.limits.WriteTimeout)
 	}
 	return writer
-}
-
-// userOf returns who a request counts for.
-func userOf(req *http.Request) string {
-	if user, ok := request.UserFrom(req.Context()); ok {
-		return AccountOf(user.GetName())
-	}
-	return ""
 }
 
 // keepHeader removes all fields of a header but the first values of these names, which stay in memory as long as

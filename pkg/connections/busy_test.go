@@ -130,3 +130,17 @@ func TestBusyConnectionsOfASite(t *testing.T) {
 		t.Errorf("%+v is closed, want the first of the source with most", closed)
 	}
 }
+
+// TestShareOfBusyConnections: a site that has a sixteenth of all or less loses no busy connection.
+func TestShareOfBusyConnections(t *testing.T) {
+	all := NewPool(Limits{Open: 32}, Metrics{Open: new(count)})
+	for i := range 32 {
+		admitted, _, ok := all.admit(peer{address: fmt.Sprintf("10.0.0.%d:1", i/2)})
+		if !ok || !admitted.StartRequest() {
+			t.Fatalf("connection %d is refused", i)
+		}
+	}
+	if _, closed, ok := all.admit(peer{address: "10.0.1.1:1"}); ok || closed != nil {
+		t.Errorf("a site with its share loses %+v", closed)
+	}
+}

@@ -60,7 +60,6 @@ func handle(handler http.Handler, limits HeaderLimits, w http.ResponseWriter, re
 	}
 	defer drop(req)
 	if !limits.allow(req) {
-		drop(req)
 		if req.ProtoMajor == 1 { // over HTTP/2 it would end a connection that other users may share
 			w.Header().Set("Connection", "close")
 		}

@@ -119,7 +119,6 @@ func TestUnreadResponses(t *testing.T) {
 	if headers != 5 || s.closed.Load() == 0 {
 		t.Errorf("the connection has ended after %d of 5 responses; closed %d: %v", headers, s.closed.Load(), err)
 	}
-	// All slots are free again, or a source that has one would get no four more.
 	for range 8 {
 		resp, err := s.Client().Get(s.URL)
 		if err != nil {
@@ -130,6 +129,7 @@ func TestUnreadResponses(t *testing.T) {
 			t.Errorf("a client that reads gets %q by %s: %v", body, resp.Proto, err)
 		}
 	}
+	// All slots are free again: the source gets all four.
 	var taken []func()
 	defer func() {
 		for _, release := range taken {

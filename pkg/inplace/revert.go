@@ -80,10 +80,10 @@ func revertContainers(containers []corev1.Container, statuses []corev1.Container
 	return changes
 }
 
-// putOther puts into to what a container has of a resource, if it is asked to have another amount.
-func putOther(to *corev1.ResourceList, asked, has corev1.ResourceList, name corev1.ResourceName) {
+// putOther puts into list what a container has of a resource, if it is asked to have another amount.
+func putOther(list *corev1.ResourceList, asked, has corev1.ResourceList, name corev1.ResourceName) {
 	if a, b := amount(asked, name), amount(has, name); a != nil && b != nil && a.Cmp(*b) != 0 {
-		put(to, name, b)
+		put(list, name, b)
 	}
 }
 

@@ -71,9 +71,9 @@ func ObserveEnd(claim *v1alpha1.SandboxClaim, took time.Duration) {
 	claimCompletion.WithLabelValues(resultOfEnd[OutcomeOfEnd(claim)]).Observe(took.Seconds())
 }
 
-// ObserveResolved counts what was found out after etcd did not answer: err is nil if the claim is
+// ObserveSettled counts what was found out after etcd did not answer: err is nil if the claim is
 // stored, and unknown reports whether it is still not known.
-func ObserveResolved(err error, unknown bool) {
+func ObserveSettled(err error, unknown bool) {
 	switch {
 	case err == nil:
 		unknownOutcomes.WithLabelValues(resultStored).Inc()

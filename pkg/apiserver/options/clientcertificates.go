@@ -21,9 +21,9 @@ import (
 // maxVerified is how many client certificates are remembered.
 const maxVerified = 1024
 
-// rememberCertificates is an authenticator that verifies the certificate of a client once, and not with each request
+// certificateMemory is an authenticator that verifies the certificate of a client once, and not with each request
 // of its connection. A request whose certificate is not known is for the authenticator behind.
-type rememberCertificates struct {
+type certificateMemory struct {
 	authenticator.Request
 	// options are those by which the authenticator behind verifies certificates. Other options have other roots.
 	options x509request.VerifyOptionFunc
@@ -40,8 +40,8 @@ type verifiedChain struct {
 	chain []*x509.Certificate
 }
 
-func newRememberCertificates(behind authenticator.Request, options x509request.VerifyOptionFunc, users authenticator.Request) *rememberCertificates {
-	return &rememberCertificates{
+func newCertificateMemory(behind authenticator.Request, options x509request.VerifyOptionFunc, users authenticator.Request) *certificateMemory {
+	return &certificateMemory{
 		Request: behind, options: options, users: group.NewAuthenticatedGroupAdder(users),
 		verified: lru.New(maxVerified), clock: clock.RealClock{},
 	}
@@ -49,7 +49,7 @@ func newRememberCertificates(behind authenticator.Request, options x509request.V
 
 // rememberClients remembers the certificates of users.
 func rememberClients(behind authenticator.Request, options x509request.VerifyOptionFunc) authenticator.Request {
-	return newRememberCertificates(behind, options, authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+	return newCertificateMemory(behind, options, authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		return x509request.CommonNameUserConversion.User(req.TLS.PeerCertificates)
 	}))
 }
@@ -57,7 +57,7 @@ func rememberClients(behind authenticator.Request, options x509request.VerifyOpt
 // rememberFrontProxy remembers the certificates of front proxies, which say in headers who the user is.
 func rememberFrontProxy(behind authenticator.Request, c *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	headers := headerrequest.NewDynamic(c.UsernameHeaders, c.UIDHeaders, c.GroupHeaders, c.ExtraHeaderPrefixes)
-	return newRememberCertificates(behind, c.CAContentProvider.VerifyOptions, authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+	return newCertificateMemory(behind, c.CAContentProvider.VerifyOptions, authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		allowed := c.AllowedClientNames.Value()
 		if len(allowed) > 0 && !slices.Contains(allowed, req.TLS.PeerCertificates[0].Subject.CommonName) {
 			return nil, false, nil
@@ -67,7 +67,7 @@ func rememberFrontProxy(behind authenticator.Request, c *authenticatorfactory.Re
 }
 
 // AuthenticateRequest implements authenticator.Request.
-func (r *rememberCertificates) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+func (r *certificateMemory) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return r.Request.AuthenticateRequest(req)
 	}
@@ -99,7 +99,7 @@ func hashOf(presented []*x509.Certificate) [sha256.Size]byte {
 }
 
 // isVerified reports whether a chain from these certificates to one of the roots is known, all of which is valid now.
-func (r *rememberCertificates) isVerified(key [sha256.Size]byte, roots *x509.CertPool) bool {
+func (r *certificateMemory) isVerified(key [sha256.Size]byte, roots *x509.CertPool) bool {
 	known, ok := r.verified.Get(key)
 	if !ok {
 		return false
@@ -112,7 +112,7 @@ func (r *rememberCertificates) isVerified(key [sha256.Size]byte, roots *x509.Cer
 
 // verify verifies certificates as the authenticator behind does, and remembers those that are good. Only a request
 // that was accepted comes so far.
-func (r *rememberCertificates) verify(key [sha256.Size]byte, presented []*x509.Certificate, options x509.VerifyOptions) {
+func (r *certificateMemory) verify(key [sha256.Size]byte, presented []*x509.Certificate, options x509.VerifyOptions) {
 	if options.Intermediates == nil && len(presented) > 1 {
 		options.Intermediates = x509.NewCertPool()
 		for _, intermediate := range presented[1:] {

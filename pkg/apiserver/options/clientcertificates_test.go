@@ -133,7 +133,7 @@ func newClients(t *testing.T, roots ...*certified) *clients {
 		t.Fatal(err)
 	}
 	c.Request = rememberClients(c.counted(behind), c.ca.VerifyOptions)
-	c.Request.(*rememberCertificates).clock = c.clock
+	c.Request.(*certificateMemory).clock = c.clock
 	return c
 }
 
@@ -358,7 +358,7 @@ func TestBoundedMemory(t *testing.T) {
 	ca := issue(t, nil, "ca", true, time.Hour)
 	ann := issue(t, ca, "ann", false, time.Hour)
 	c := newClients(t, ca)
-	remembered := c.Request.(*rememberCertificates)
+	remembered := c.Request.(*certificateMemory)
 	c.expect("ann", true, ann)
 	for i := range maxVerified {
 		remembered.verified.Add([32]byte{byte(i), byte(i >> 8), 1}, verifiedChain{})

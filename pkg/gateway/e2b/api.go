@@ -20,7 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
-// requestTimeout limits a request that does not wait for a sandbox. SDKs wait as long for a response.
+// requestTimeout limits a request that does not wait for a sandbox, and the write of one that does. SDKs wait as long for a response.
 const requestTimeout = time.Minute
 
 // Keys knows the API keys.

@@ -60,14 +60,14 @@ var (
 		Namespace:      "sandlot",
 		Subsystem:      "gateway",
 		Name:           "connections_evicted_total",
-		Help:           "How many connections were closed for new ones, because there were too many: such without a request, or of a source that had more than its share.",
+		Help:           "How many connections were closed for new ones, because there were too many: those without a request, or of a network that had more than its share.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
 	largeHeadersRefused = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace:      "sandlot",
 		Subsystem:      "gateway",
-		Name:           "connections_large_headers_refused_total",
+		Name:           "large_headers_refused_total",
 		Help:           "How many connections were closed because they had large headers and all slots for such were taken.",
 		StabilityLevel: metrics.ALPHA,
 	})
@@ -75,7 +75,7 @@ var (
 	unreadClosed = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace:      "sandlot",
 		Subsystem:      "gateway",
-		Name:           "connections_unread_closed_total",
+		Name:           "unread_closed_total",
 		Help:           "How many connections were closed because their clients did not read the responses, and there were too many such responses.",
 		StabilityLevel: metrics.ALPHA,
 	})

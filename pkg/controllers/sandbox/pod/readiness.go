@@ -33,8 +33,8 @@ func (o *observation) readiness() (status metav1.ConditionStatus, reason, messag
 }
 
 // untilQuiet returns after what time the last restart of a container no longer matters; 0 if it does
-// not. One that a node of another clock reports to be later than that is ignored. A claim that changes the
-// image restarts the container itself, and does not wait for that.
+// not. A restart that is more than 10 s in the future, by a wrong clock of the node, is ignored. If a claim changes
+// the image, the restart is asked for and is not waited for.
 func (o *observation) untilQuiet() time.Duration {
 	if o.pod == nil || !isPrepared(o.sandbox) || !v1alpha1.IsInPool(o.sandbox) && inplace.GoalOf(o.sandbox).Image {
 		return 0

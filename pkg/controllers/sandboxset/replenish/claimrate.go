@@ -64,8 +64,8 @@ func (r *claimRate) countDelay(now time.Time) time.Duration {
 	return max(min(r.last.Add(r.quiet).Sub(now), r.uncounted.Add(maxCountInterval).Sub(now)), 0)
 }
 
-// recordCount records that a count of the pool took cost, and found so many available when
-// claims had taken claimed. The count may have found what was claimed since then: that is
+// recordCount records that a count of the pool took cost, and found so many available. claimed
+// is r.claimed when it began. The count may have found what was claimed since then: that is
 // no longer there.
 func (r *claimRate) recordCount(available, claimed int, cost time.Duration) {
 	r.uncounted = time.Time{}

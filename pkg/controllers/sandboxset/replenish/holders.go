@@ -75,7 +75,8 @@ func (r *holders) ensure(
 
 // isRetriedLater reports whether an error of createOrReplace is one to try again after holderRetry:
 // the API refuses the content, or the name is taken. A set with a template of its own does not need
-// the SandboxTemplate, so it can wait after each. Other sets cannot: deleteUnused makes room in a quota.
+// the SandboxTemplate, so any refusal can wait. For other sets an exceeded
+// quota cannot: deleteUnused may make room at once.
 func isRetriedLater(set *v1alpha1.SandboxSet, err error) bool {
 	return apierrors.IsInvalid(err) || errors.Is(err, errNameTaken) || set.Spec.Template != nil && refused(err)
 }

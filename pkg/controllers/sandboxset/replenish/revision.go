@@ -178,7 +178,7 @@ func (r *revisions) targetOfStatus(ctx context.Context, set *v1alpha1.SandboxSet
 }
 
 // resolve returns the revision that a set's spec asks for, and its pod template. It
-// remembers that and what is wrong with it: a pool is counted far more often than its template
+// remembers what is wrong with it: a pool is counted far more often than its template
 // changes.
 func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (string, *podtemplate.Resolved, error) {
 	found, err := r.podTemplates.ResolveSet(ctx, set, r.lookup)
@@ -199,14 +199,14 @@ func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (stri
 	r.states.withState(key, func(s *setState) { known = s.revision.validated })
 	if known.generation != of.generation || known.revision != of.revision {
 		known = of
-		known.err = validate(set, found)
+		known.err = validateResolved(set, found)
 		r.states.withState(key, func(s *setState) { s.revision.validated = known })
 	}
 	return revision, found, known.err
 }
 
-// validate returns what is wrong with the pod template of a set that was resolved.
-func validate(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) error {
+// validateResolved returns what is wrong with the pod template of a set that was resolved.
+func validateResolved(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) error {
 	errs := validation.ValidatePodTemplate(found.Template, field.NewPath("template"))
 	errs = append(errs, validation.ValidateMounted(
 		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)

@@ -16,9 +16,9 @@ import (
 
 // scaleStrategy.maxUnavailable is a budget of sandboxes that fail to start, as in OpenKruise. It
 // is used up by sandboxes that cannot start, by those that are Pending for too long, and by those
-// that the cache does not show yet. Sandboxes that are starting normally do not count. The last kind
-// makes the budget the most that one reconcile creates; the next one follows after eventDelay, 0.1 s
-// to 1 s. So a budget of 1 lets a pool grow by ten sandboxes a second at most.
+// that the cache does not show yet. Sandboxes that are starting normally do not count. Because those
+// that the cache does not show yet count, a reconcile creates no more than the budget. The next one follows
+// after eventDelay, 0.1 s to 1 s. So a budget of 1 lets a pool grow by ten sandboxes a second at most.
 
 // DefaultMaxPendingTimeout is the default of --max-pending-timeout, as in OpenKruise.
 const DefaultMaxPendingTimeout = 50 * time.Second

@@ -116,8 +116,8 @@ func (s *setStates) eventDelay(set types.NamespacedName) time.Duration {
 	return delay
 }
 
-// validatedRevision is what is wrong with the revision that came of the template of a set in a generation, or
-// nil.
+// validatedRevision is the revision that a generation of a set leads to, and what is wrong with it; err is nil if
+// nothing is.
 type validatedRevision struct {
 	generation int64
 	revision   string
