@@ -104,9 +104,8 @@ func anew(before instance, now *corev1.ContainerStatus, image string) bool {
 
 // isEnding returns the progress of an image whose container of before still runs.
 func isEnding(pod *corev1.Pod) Progress {
-	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
 	return Progress{Step: StepWait, IsEnding: true, Message: fmt.Sprintf(
-		"the process of before has not ended; if it ignores SIGTERM, it is killed after %s (terminationGracePeriodSeconds)", grace)}
+		"the process of before has not ended; if it ignores SIGTERM, it is killed after %s (terminationGracePeriodSeconds)", gracePeriod(pod.Spec.TerminationGracePeriodSeconds))}
 }
 
 // TimeToEnd returns how long the container of a sandbox may take to end before its image is another; 0
@@ -123,7 +122,12 @@ func TimeToEnd(sb *v1alpha1.Sandbox) time.Duration {
 	if err := decode(sb.Spec.Template, &decoded); err != nil {
 		return 0
 	}
-	return time.Duration(ptr.Deref(decoded.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
+	return gracePeriod(decoded.Spec.TerminationGracePeriodSeconds)
+}
+
+// gracePeriod returns the grace period of a pod.
+func gracePeriod(seconds *int64) time.Duration {
+	return time.Duration(ptr.Deref(seconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
 }
 
 // HasImage reports whether the first container of a pod template has an image.
