@@ -4,6 +4,8 @@
 package cluster
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -168,11 +171,14 @@ func TestSetReplacesFailed(t *testing.T) {
 	if err := ofCluster(t).CoreV1().Pods(ns).Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitNoPod(t, ns, gone)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		_, err := c.Sandboxes(ns).Get(ctx, gone, metav1.GetOptions{})
+		if err == nil {
+			return fmt.Errorf("sandbox %s is still there", gone)
+		}
+		return client.IgnoreNotFound(err)
+	})
 	expect.FullPool(t, c, ns, "pool", 3)
-	if _, err := c.Sandboxes(ns).Get(t.Context(), gone, metav1.GetOptions{}); err == nil {
-		t.Errorf("sandbox %s is still there", gone)
-	}
 }
 
 // A pod of a user is neither taken for the sandbox's own nor deleted.
