@@ -89,8 +89,8 @@ func TestInplaceUpdate(t *testing.T) {
 		"granted":   {image: "busybox:2", requests: "1", limit: "1", status: metav1.ConditionTrue, spec: "1", given: "1"},
 		"an-image":  {image: "busybox:2", status: metav1.ConditionTrue, spec: "2", given: "2"},
 		"more-cpu":  {requests: "4", limit: "4", status: metav1.ConditionTrue, spec: "4", given: "4"},
-		"no-room":   {resize: corev1.PodReasonInfeasible, image: "busybox:2", requests: "4", limit: "4", message: "in-place resource resize failed: pod resize is infeasible", spec: "4", given: "2"},
-		"deferred":  {resize: corev1.PodReasonDeferred, image: "busybox:2", requests: "4", limit: "4", message: "in-place resource resize failed: pod resize is infeasible for now, it is deferred", spec: "4", given: "2"},
+		"no-room":   {resize: corev1.PodReasonInfeasible, image: "busybox:2", requests: "4", limit: "4", message: "in-place resource resize failed: pod resize is infeasible", spec: "2", given: "2"},
+		"deferred":  {resize: corev1.PodReasonDeferred, image: "busybox:2", requests: "4", limit: "4", message: "in-place resource resize failed: pod resize is infeasible for now, it is deferred", spec: "2", given: "2"},
 		"qos":       {image: "busybox:2", requests: "1", limit: "2", message: "resource resize would change QoS class from Guaranteed to Burstable, resize rejected", spec: "2", given: "2"},
 		"qos-alone": {requests: "1", limit: "2", message: "resource resize would change QoS class from Guaranteed to Burstable, resize rejected", spec: "2", given: "2"},
 	}
