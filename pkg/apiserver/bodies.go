@@ -5,7 +5,6 @@ package apiserver
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -61,20 +60,20 @@ func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.
 }
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors
-// of the client when they read it.
-// Errors are API status errors.
+// of the client when they read it. The errors that are returned are API status errors.
 func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
 	expected := req.ContentLength
 	if expected < 0 || expected > l.maxBytes {
 		expected = l.maxBytes
 	}
-	controller := http.NewResponseController(w)
-	_ = controller.SetReadDeadline(clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second)) // writers of tests have none
-	slow := &slowBody{take: func() (func(), bool) { return l.slots.Take(accountOf(req)) }, end: func() { endBody(req.Context(), controller) }}
+	slow := &slowBody{
+		slots: l.slots, req: req, controller: http.NewResponseController(w),
+		deadline: clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second),
+	}
 	timer := time.AfterFunc(l.slowAfter, slow.begin)
 	read, err := io.ReadAll(io.LimitReader(req.Body, l.maxBytes+1)) // as far as the handlers read
 	timer.Stop()
-	switch refused := slow.done(); {
+	switch refused := slow.end(err); {
 	case refused:
 		return nil, apierrors.NewTooManyRequests("too many requests of this user have bodies that do not arrive, please try again later", 1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -82,9 +81,6 @@ func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 			Status: metav1.StatusFailure, Code: http.StatusRequestTimeout, Reason: metav1.StatusReasonTimeout,
 			Message: "the body of the request did not arrive in time",
 		}}
-	}
-	if req.Context().Err() == nil {
-		_ = controller.SetReadDeadline(time.Time{})
 	}
 	rest := io.Reader(req.Body)
 	if err != nil {
@@ -96,24 +92,18 @@ func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 	}{io.MultiReader(bytes.NewReader(read), rest), req.Body}, nil
 }
 
-// endBody lets the read of a body fail. When the request has been given up, the handlers around this one may have
-// returned, and the writer of HTTP/2 panics then.
-func endBody(ctx context.Context, controller *http.ResponseController) {
-	if ctx.Err() != nil {
-		return
-	}
-	defer func() { _ = recover() }()
-	_ = controller.SetReadDeadline(past)
-}
-
-// slowBody takes a slot for a body that is being read, if it is slow. If there is none, it ends the body.
+// slowBody gives a body that is being read a slot and a deadline, if it is slow. Where there is no slot, the deadline is
+// over at once. Most bodies arrive with the headers and need neither.
 type slowBody struct {
-	take func() (release func(), ok bool)
-	end  func()
+	slots      *fairness.Slots
+	req        *http.Request
+	controller *http.ResponseController
+	deadline   time.Time
 
-	mu             sync.Mutex
-	isRead, isOver bool
-	release        func()
+	mu      sync.Mutex
+	isRead  bool
+	refused bool
+	release func() // nil before begin, and if there is no slot
 }
 
 // begin is called when the body is slow.
@@ -124,21 +114,35 @@ func (b *slowBody) begin() {
 		return
 	}
 	var ok bool
-	if b.release, ok = b.take(); !ok {
-		b.isOver = true
-		b.end()
+	if b.release, ok = b.slots.Take(accountOf(b.req)); !ok {
+		b.refused, b.deadline = true, past
 	}
+	b.setDeadline(b.deadline)
 }
 
-// done is called when the body is read. It releases the slot, and reports whether there was none.
-func (b *slowBody) done() (refused bool) {
+// end is called when the body is read, with the error of that. It releases the slot, and reports whether there was
+// none. The next request of a connection has no deadline.
+func (b *slowBody) end(err error) (refused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.isRead = true
 	if b.release != nil {
 		b.release()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			b.setDeadline(time.Time{})
+		}
 	}
-	return b.isOver
+	return b.refused
+}
+
+// setDeadline sets the deadline of the body. When the request has been given up, the handlers around this one may have
+// returned, and the writer of HTTP/2 panics then.
+func (b *slowBody) setDeadline(at time.Time) {
+	if b.req.Context().Err() != nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	_ = b.controller.SetReadDeadline(at) // writers of tests have none
 }
 
 // failed is a reader that fails.

@@ -138,7 +138,7 @@ func TestSlowBodies(t *testing.T) {
 func TestBodiesThatDoNotArrive(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
-			s := startBodyServer(t, &bodyLimits{slots: fairness.NewSlots(10, 10), slowAfter: time.Hour, timeout: time.Millisecond, maxBytes: 1000})
+			s := startBodyServer(t, &bodyLimits{slots: fairness.NewSlots(10, 10), slowAfter: time.Millisecond, timeout: time.Millisecond, maxBytes: 1000})
 			write, answer := s.post(t.Context(), t, "ann", "/", http2)
 			defer write.Close()
 			go func() { _, _ = io.WriteString(write, strings.Repeat("x", 1000)) }() // all that may come, without an end
