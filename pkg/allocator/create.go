@@ -48,7 +48,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	u := c.unfinished
 	if !claims.Unfinished(stored) || u == nil { // or it was read, and others have worked on it since: the watch reports it
 		c.end()
-		warn(ctx, claim, &c.reservation.notDone)
+		warn(ctx, claim, c.reservation.notDone)
 		return stored, nil
 	}
 	a.finisher.runtimes.setUpRuntimes(u)
@@ -57,8 +57,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	if !isHopeless && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
-	notDone := u.shortfalls()
-	warn(ctx, claim, &notDone)
+	warn(ctx, claim, u.shortfalls())
 	return u.latest().DeepCopy(), nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // warn warns the client of a claim of what it does not get.
-func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, n *notDone) {
+func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, n notDone) {
 	warnOfHeldBack(ctx, sets.List(n.heldBack))
 	warnOfRuntimes(ctx, claim, sets.List(n.withoutRuntime))
 }
