@@ -5,12 +5,14 @@
 package queue
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -56,4 +58,13 @@ func MinRequeue(times ...time.Duration) time.Duration {
 		}
 	}
 	return shortest
+}
+
+// Source returns a source of no events. It gives take the queue of its controller when that starts, so that what is
+// found out elsewhere can be queued.
+func Source(take func(Interface)) source.Source {
+	return source.Func(func(_ context.Context, q Interface) error {
+		take(q)
+		return nil
+	})
 }

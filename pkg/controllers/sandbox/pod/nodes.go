@@ -169,10 +169,9 @@ func podNode(object any) ([]string, error) {
 
 // source takes the queue of the controller, once that has started.
 func (k *knownNodes) source() source.Source {
-	return source.Func(func(_ context.Context, q queue.Interface) error {
+	return queue.Source(func(q queue.Interface) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.queue = q
-		return nil
 	})
 }

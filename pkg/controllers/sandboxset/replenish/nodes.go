@@ -4,7 +4,6 @@
 package replenish
 
 import (
-	"context"
 	"maps"
 	"sync"
 	"time"
@@ -188,10 +187,9 @@ func (s *nodeStates) unavailableNodesOf(sandboxes []*v1alpha1.Sandbox) unavailab
 
 // source takes the queue of the controller, once that has started.
 func (s *nodeStates) source() source.Source {
-	return source.Func(func(_ context.Context, q queue.Interface) error {
+	return queue.Source(func(q queue.Interface) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.queue = q
-		return nil
 	})
 }
