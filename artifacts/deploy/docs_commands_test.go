@@ -38,7 +38,7 @@ func discard() genericiooptions.IOStreams {
 }
 
 var (
-	// continued is a command that goes on in the next line.
+	// continued is a command that continues in the next line.
 	continued = regexp.MustCompile(`\\\n\s*`)
 	// separator is between two commands, and before a comment.
 	separator = regexp.MustCompile(`\n|\||;|&&|\$\(|\)|\s#.*`)

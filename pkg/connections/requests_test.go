@@ -5,6 +5,7 @@ package connections
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestHeaderLimits: a request with too many fields, or with too much in them, is answered with 431 and is not
@@ -137,13 +139,13 @@ func TestUnreadResponses(t *testing.T) {
 		}
 	}()
 	for range 4 {
-		release, ok := s.slots.Take("127.0.0.1")
-		for deadline := time.Now().Add(time.Minute); !ok && time.Now().Before(deadline); release, ok = s.slots.Take("127.0.0.1") {
-			time.Sleep(time.Millisecond) // the handlers of the connection end
-		}
-		if !ok {
-			t.Fatal("a slot is not released")
-		}
-		taken = append(taken, release)
+		expect.Eventually(t.Context(), t, func(context.Context) error { // the handlers of the connection end
+			release, ok := s.slots.Take("127.0.0.1")
+			if !ok {
+				return errors.New("a slot is not released")
+			}
+			taken = append(taken, release)
+			return nil
+		})
 	}
 }
