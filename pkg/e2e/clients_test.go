@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -159,14 +160,14 @@ func runClient(t *testing.T, command func(context.Context, string) *exec.Cmd, po
 	return out.String(), complaints.String(), cmd.ProcessState.ExitCode()
 }
 
-// awaitAvailable waits until a set has n sandboxes to claim.
+// awaitAvailable waits until a claim of n sandboxes of a set would get them. The status of the set may not know yet what
+// the last claim took.
 func (s *server) awaitAvailable(t *testing.T, name string, n int32) {
 	t.Helper()
+	claim := builders.Claim("preview", n)
+	claim.Spec.TemplateName, claim.Spec.OnShortage = name, v1alpha1.ShortageFail
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		set, err := s.Client.AgentsV1alpha1().SandboxSets("default").Get(ctx, name, metav1.GetOptions{})
-		if err == nil && set.Status.AvailableReplicas < n {
-			err = fmt.Errorf("set %s has %d available", name, set.Status.AvailableReplicas)
-		}
+		_, err := s.Client.AgentsV1alpha1().SandboxClaims("default").Create(ctx, claim, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
 }
