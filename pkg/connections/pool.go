@@ -44,9 +44,18 @@ type Gauge interface {
 	Dec()
 }
 
+// uncounted is a metric that counts nothing.
+type uncounted struct{}
+
+// Inc implements Counter.
+func (uncounted) Inc() {}
+
+// Dec implements Gauge.
+func (uncounted) Dec() {}
+
 // Metrics count the connections that are open, and those that a pool closes: those that it does not admit,
-// those that it closes for others, and those that get no slot for large headers or for an unread response.
-// LargeHeaders and Unread may be nil if Limits has no such slots.
+// those that it closes for others, and those that get no slot for large headers or for an unread response. Those that
+// are nil are not counted.
 type Metrics struct {
 	Open                                   Gauge
 	Refused, Evicted, LargeHeaders, Unread Counter
@@ -81,6 +90,14 @@ type sourceConns struct {
 
 // NewPool returns an empty pool.
 func NewPool(limits Limits, metrics Metrics) *Pool {
+	if metrics.Open == nil {
+		metrics.Open = uncounted{}
+	}
+	for _, counter := range []*Counter{&metrics.Refused, &metrics.Evicted, &metrics.LargeHeaders, &metrics.Unread} {
+		if *counter == nil {
+			*counter = uncounted{}
+		}
+	}
 	return &Pool{limits: limits, metrics: metrics, sites: map[string]*siteConns{}}
 }
 

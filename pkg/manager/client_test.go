@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,15 +51,7 @@ func TestMetricsKeepToTheirLimit(t *testing.T) {
 	o := *NewOptions()
 	o.KubeAPIQPS, o.KubeAPIBurst = 1e-4, 1
 	cfg := clientConfig(&rest.Config{Host: cluster.URL}, o)
-	served, err := metricsOptions(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	filter, err := served.FilterProvider(cfg, cluster.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := filter(logr.Discard(), http.NotFoundHandler())
+	metrics, err := metricsHandler(t.Context(), cfg, cluster.Client(), http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
@@ -52,10 +52,6 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	log.SetLogger(klog.Background())
 
 	cfg = clientConfig(cfg, o)
-	metrics, err := metricsOptions(cfg, o)
-	if err != nil {
-		return nil, err
-	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Logger: klog.Background(),
@@ -80,8 +76,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 		LeaderElectionID:        leaseName,
 		// The program ends when the manager does, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metrics,
-		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // addMetrics serves them
 		Controller: config.Controller{
 			// The names are unique (see controllers.New), but a process may run more
 			// than one manager.
@@ -94,15 +89,14 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	// Register only enters the controllers; it neither blocks nor needs to be
-	// cancelled.
+	// Nothing here blocks or needs to be cancelled: the manager starts it.
 	ctx := context.Background()
 	for _, c := range controllers.New(mgr.GetClient(), mgr.GetAPIReader(), o.Options) {
 		if err := c.Register(ctx, mgr); err != nil {
 			return nil, fmt.Errorf("registering controller %s: %w", c.Name(), err)
 		}
 	}
-	return mgr, addProbes(mgr)
+	return mgr, errors.Join(addHealth(ctx, mgr, o.HealthProbeBindAddress), addMetrics(ctx, mgr, cfg, o))
 }
 
 func clientConfig(cfg *rest.Config, o Options) *rest.Config {
@@ -147,28 +141,6 @@ func restMapper() meta.RESTMapper {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	return mapper
-}
-
-// addProbes makes a manager ready when its caches have everything, leader or not.
-// It is alive as long as it answers: a lost lease and a controller that cannot
-// start end the process by themselves, and what else can go wrong is mended by
-// trying again, not by a restart.
-func addProbes(mgr ctrl.Manager) error {
-	synced := func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the caches are not synced")
-		}
-		return nil
-	}
-	if err := mgr.AddReadyzCheck("caches", synced); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
-	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
-	}
-	return nil
 }
 
 // newInformer makes the informer of a kind, past the API where it can.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -266,5 +268,50 @@ func TestTwoManagers(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitSet(t, api, name, available(3))
+	}
+}
+
+// TestHealth: health is served before the caches are synced, single checks have paths of their own, and the port bounds headers.
+func TestHealth(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, testutil.Start(t).Config, manager.Options{HealthProbeBindAddress: address, Options: controllers.Options{Simulate: true}})
+	get := func(path string, fields int) (int, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			return 0, err
+		}
+		for i := range fields {
+			req.Header.Set(fmt.Sprintf("X-%d", i), "y")
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}
+	if got, err := get("/healthz", 0); err != nil || got != http.StatusOK {
+		t.Errorf("/healthz: %d %v", got, err)
+	}
+	for _, path := range []string{"/readyz", "/readyz/caches", "/healthz/ping"} {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
+			got, err := get(path, 0)
+			if err == nil && got != http.StatusOK {
+				err = fmt.Errorf("%s: %d", path, got)
+			}
+			return err
+		})
+	}
+	if got, err := get("/healthz", 200); err != nil || got != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("with 200 header fields: %d %v", got, err)
+	}
+	if got, err := get("/metrics", 0); err != nil || got != http.StatusNotFound {
+		t.Errorf("/metrics on the port of health: %d %v", got, err)
 	}
 }

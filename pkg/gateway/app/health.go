@@ -6,22 +6,18 @@ package app
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/server"
+	"github.com/sandlot-io/sandlot/pkg/monitoring"
 )
-
-// maxProbes is how many connections there may be to the port of health, or to that of metrics.
-const maxProbes = 64
 
 // serveHealth serves /healthz and /readyz for the kubelet. ready returns an error if the gateway is not ready.
 func serveHealth(ctx context.Context, address string, ready func() error) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	server, err := monitoring.NewServer(ctx, "health", address, nil, health(ready))
 	if err != nil {
 		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
-	return server.ServeListener(ctx, server.NewConnectionPool(maxProbes).Listener(listener), nil, health(ready))
+	return server.Start(ctx)
 }
 
 func health(ready func() error) http.Handler {

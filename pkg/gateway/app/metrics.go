@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 
@@ -17,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/server"
+	"github.com/sandlot-io/sandlot/pkg/monitoring"
 	"github.com/sandlot-io/sandlot/pkg/tokens"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
@@ -52,9 +51,9 @@ func serveMetrics(ctx context.Context, address string, secure *tls.Config, confi
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", handler)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	server, err := monitoring.NewServer(ctx, "metrics", address, secure, mux)
 	if err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	return server.ServeListener(ctx, server.NewConnectionPool(maxProbes).Listener(listener), secure, mux)
+	return server.Start(ctx)
 }

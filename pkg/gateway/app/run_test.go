@@ -76,7 +76,8 @@ func TestRun(t *testing.T) {
 	if code, text, err := get(t, http.DefaultClient, platform+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "not known yet") {
 		t.Errorf("/readyz: %d %s %v", code, text, err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	// The port of metrics has fewer connections than requests come at a time.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxConnsPerHost: 32}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	// With a token and a cluster, pkg/e2e/cluster reads them.

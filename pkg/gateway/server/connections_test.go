@@ -32,7 +32,7 @@ import (
 func serveGateway(t *testing.T, limit int, handler http.HandlerFunc) *pipes {
 	t.Helper()
 	registerMetrics()
-	gateway := &Gateway{handler: handler, connections: NewConnectionPool(limit)}
+	gateway := &Gateway{handler: handler, connections: newConnectionPool(limit)}
 	p := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -224,7 +224,7 @@ func TestConnectionsOfProtocols(t *testing.T) {
 	defer certificates.Close()
 	for _, secure := range []bool{false, true} {
 		for _, proto := range []int{1, 2} {
-			gateway := &Gateway{connections: NewConnectionPool(10)}
+			gateway := &Gateway{connections: newConnectionPool(10)}
 			var used *connections.Conn
 			gateway.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if used = connections.Find(r); used == nil || !used.Busy() || r.ProtoMajor != proto {

@@ -86,7 +86,7 @@ func start(t *testing.T, handler http.HandlerFunc) *served {
 	}, funcr.Options{})
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	s.stop = stop
-	go func() { s.ended <- ServeListener(ctx, s.pipes, nil, handler) }()
+	go func() { s.ended <- serveListener(ctx, s.pipes, nil, handler) }()
 	client := func(http2 bool) *http.Client {
 		protocols := new(http.Protocols)
 		protocols.SetHTTP1(!http2)

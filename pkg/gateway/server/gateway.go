@@ -103,7 +103,7 @@ func New(c Config) (*Gateway, error) {
 	})
 	return &Gateway{
 		keyWatcher: c.KeyWatcher, table: table, forwarder: forwarder, handler: dispatch(api, sandboxes),
-		connections: NewConnectionPool(c.MaxAPIRequests + c.MaxForwardedRequests),
+		connections: newConnectionPool(c.MaxAPIRequests + c.MaxForwardedRequests),
 	}, nil
 }
 

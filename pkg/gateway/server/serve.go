@@ -4,12 +4,10 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -57,8 +55,8 @@ const (
 // headerLimits are those of a request.
 var headerLimits = connections.HeaderLimits{Fields: 100, Bytes: maxHeader}
 
-// NewConnectionPool returns a pool for connections of clients that are not known.
-func NewConnectionPool(maxOpen int) *connections.Pool {
+// newConnectionPool returns a pool for connections of clients that are not known.
+func newConnectionPool(maxOpen int) *connections.Pool {
 	return connections.NewPool(
 		connections.Limits{
 			Open: maxOpen, ResponseGrace: responseGrace,
@@ -72,11 +70,11 @@ func NewConnectionPool(maxOpen int) *connections.Pool {
 // Serve serves the requests of a listener until ctx is cancelled, over TLS if config is not nil. It returns
 // when all requests have ended or are cut off. All listeners of a gateway share the limit of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	return ServeListener(ctx, g.connections.Listener(listener), config, g)
+	return serveListener(ctx, g.connections.Listener(listener), config, g)
 }
 
-// ServeListener serves the requests of a listener with a handler in the same way.
-func ServeListener(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
+// serveListener serves the requests of a listener with a handler in the same way.
+func serveListener(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
 	var working sync.WaitGroup
 	logger := klog.FromContext(ctx)
 	// The contexts of requests end with cut. Upgraded connections end only by that.
@@ -124,7 +122,7 @@ func ServeListener(ctx context.Context, listener net.Listener, config *tls.Confi
 			MaxReceiveBufferPerConnection: maxStreams * streamBuffer,
 			SendPingTimeout:               30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
 		},
-		ErrorLog: log.New(connErrorLogger{logger}, "", 0),
+		ErrorLog: connections.ErrorLog(logger),
 	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(true)
@@ -168,18 +166,4 @@ func waitFor(working *sync.WaitGroup) error {
 	case <-time.After(cutTimeout):
 		return fmt.Errorf("requests are still processed %s after their connections were cut", cutTimeout)
 	}
-}
-
-// connErrorLogger is the error log of net/http. It logs errors of single connections with verbosity 4 only,
-// because any client can cause them, and panics always.
-type connErrorLogger struct{ klog.Logger }
-
-// Write implements io.Writer.
-func (l connErrorLogger) Write(line []byte) (int, error) {
-	if bytes.HasPrefix(line, []byte("http: panic")) || bytes.HasPrefix(line, []byte("http2: panic")) {
-		l.Error(nil, "Recovered from a panic of a request", "message", string(line))
-		return len(line), nil
-	}
-	l.V(4).Info("Connection", "message", string(line))
-	return len(line), nil
 }

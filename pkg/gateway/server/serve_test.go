@@ -185,7 +185,7 @@ func TestSharedTLS(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- ServeListener(ctx, listener, config, http.NotFoundHandler()) }()
+	go func() { ended <- serveListener(ctx, listener, config, http.NotFoundHandler()) }()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
