@@ -43,6 +43,7 @@ pkg/install/encryptionkeys: pkg/install/secrets | server etcd
 pkg/install/secrets: | server etcd
 pkg/localpki: | server
 pkg/memory: | client server
+pkg/monitoring: pkg/connections | server etcd
 pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
@@ -77,11 +78,11 @@ pkg/storecheck/invariants: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/claims p
 
 # Clients of the API.
 pkg/controllers: apis/agents apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/inplace pkg/nodes pkg/podtemplate | server etcd
-pkg/manager: apis/sandbox/v1alpha1 pkg/controllers pkg/install pkg/podnamespace pkg/tokens pkg/version | serving etcd
+pkg/manager: apis/sandbox/v1alpha1 pkg/controllers pkg/install pkg/monitoring pkg/podnamespace pkg/tokens pkg/version | serving etcd
 pkg/check: apis/sandbox/v1alpha1 pkg/findings pkg/install/dryrunpolicy | runtime server etcd
 pkg/cli: apis/sandbox/v1alpha1 pkg/check pkg/client pkg/findings pkg/gateway/apikeys pkg/version | runtime server etcd
 pkg/gateway: apis/sandbox/v1alpha1 pkg/client pkg/connections pkg/fairness pkg/podaddress pkg/sandboxproxy | runtime server etcd
-pkg/gateway/app: pkg/gateway pkg/tokens pkg/version | serving etcd
+pkg/gateway/app: pkg/gateway pkg/monitoring pkg/tokens pkg/version | serving etcd
 
 # Programs: each has one package that puts it together.
 pkg/standalone: pkg/apiserver pkg/backup/app pkg/cli pkg/datadir pkg/findings pkg/gateway pkg/localpki pkg/manager pkg/memory pkg/store/embeddedetcd pkg/storecheck pkg/version

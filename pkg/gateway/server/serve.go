@@ -117,7 +117,7 @@ func serveListener(ctx context.Context, listener net.Listener, config *tls.Confi
 		Protocols:         new(http.Protocols),
 		// Limits what the server keeps for streams that are not read.
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReadFrameSize: connections.MaxFrame,
 			// Bodies that are not read do not stop those of other requests.
 			MaxReceiveBufferPerConnection: maxStreams * streamBuffer,
 			SendPingTimeout:               30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
