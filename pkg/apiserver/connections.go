@@ -13,13 +13,17 @@ import (
 
 const (
 	// connectionBytes is the memory reserved for a connection. One of HTTP/2 has a buffer of 256 KiB for a
-	// frame, decompressed headers of up to 40 times what was sent, and up to 100 responses that are not read.
+	// frame, decompressed headers of up to 40 times what was sent, and responses that are not read.
 	connectionBytes = 4 << 20
 	// minConnections and minLargeHeaders are for servers with little memory.
 	minConnections, minLargeHeaders = 128, 16
 	// connectionGrace is how long a connection is not closed for another after its last request was
 	// handled. It is short: requests that are refused protect a connection as well.
 	connectionGrace = 100 * time.Millisecond
+	// unreadBytes is the memory by which responses of HTTP/2 get slots that are not read: an eighth of it is for them,
+	// at 32 KiB each. minUnread is for servers with little memory. withResponseDeadline has bounds for each user.
+	// These are for what is answered without it, before a user is known.
+	unreadBytes, minUnread = 8 * 32 << 10, 256
 	// headersWithoutSlot is how many bytes the headers of a request may take without a slot for large ones.
 	headersWithoutSlot = 16 << 10
 )
@@ -36,8 +40,12 @@ func newConnections() *connections.Pool {
 	}
 	open := max(int(limit/connectionBytes), minConnections)
 	headers := max(open/8, minLargeHeaders)
+	unread := max(int(limit/unreadBytes), minUnread)
 	return connections.NewPool(
-		connections.Limits{Open: open, ResponseGrace: connectionGrace, LargeHeaders: fairness.NewSources(headers, headers/4), WithoutSlot: headersWithoutSlot},
+		connections.Limits{
+			Open: open, ResponseGrace: connectionGrace, LargeHeaders: fairness.NewSources(headers, headers/4), WithoutSlot: headersWithoutSlot,
+			Unread: connections.UnreadLimits{Slots: fairness.NewSources(unread, unread/4), After: 2 * unreadAfter},
+		},
 		connections.Metrics{Open: connectionsOpen, Refused: connectionsRefused, Evicted: connectionsEvicted, LargeHeaders: largeHeadersRefused},
 	)
 }

@@ -39,17 +39,22 @@ const (
 func withResponseDeadline(writes, reads http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
 	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var bounded *boundedResponse
 		var deadline time.Time // of HTTP/1, the connection may have that of an earlier request
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && !config.LongRunningFunc(req, info) {
 			deadline = clock.Now().Add(config.RequestTimeout + responseGrace)
-			w = responsewriter.WrapForHTTP1Or2(&boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread})
+			bounded = &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
+			w = responsewriter.WrapForHTTP1Or2(bounded)
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(deadline) // writers of tests have none
 		if req.Method == http.MethodGet || req.Method == http.MethodHead {
 			reads.ServeHTTP(w, req)
-			return
+		} else {
+			writes.ServeHTTP(w, req)
 		}
-		writes.ServeHTTP(w, req)
+		if bounded != nil && req.ProtoMajor >= 2 {
+			bounded.flush()
+		}
 	})
 }
 
@@ -71,7 +76,19 @@ type boundedResponse struct {
 func (r *boundedResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Write implements http.ResponseWriter.
-func (r *boundedResponse) Write(p []byte) (int, error) {
+func (r *boundedResponse) Write(p []byte) (n int, err error) {
+	r.write(func() { n, err = r.ResponseWriter.Write(p) })
+	return n, err
+}
+
+// flush sends what net/http has buffered when the handler has returned: all of a short response of HTTP/2. After that
+// it would wait for the client without a limit.
+func (r *boundedResponse) flush() {
+	r.write(func() { _ = http.NewResponseController(r.ResponseWriter).Flush() }) // the client is gone, or does not read
+}
+
+// write calls do, which writes, and bounds how long that takes.
+func (r *boundedResponse) write(do func()) {
 	if r.began.IsZero() {
 		r.began = r.clock.Now()
 	}
@@ -83,7 +100,7 @@ func (r *boundedResponse) Write(p []byte) (int, error) {
 		close(returned)
 		r.mu.Unlock()
 	}()
-	return r.ResponseWriter.Write(p)
+	do()
 }
 
 // bound runs while a write stands of a response that is unread. It ends the response if there is no slot for it.

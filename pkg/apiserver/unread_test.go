@@ -13,10 +13,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
@@ -165,4 +168,61 @@ func TestFrozenResponses(t *testing.T) {
 	w.waitEnded(t, requests)
 	cancel()
 	all.Wait()
+}
+
+// TestUnreadShortResponses: a response that net/http keeps until its handler has returned counts as unread too.
+func TestUnreadShortResponses(t *testing.T) {
+	t.Parallel()
+	const more = 8
+	w, config := startUnread(t)
+	config.NextProtos = []string{"h2"}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(w.Config.Host, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	if err := errors.Join(err, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})); err != nil {
+		t.Fatal(err)
+	}
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	for i := range apiserver.MaxUnreadOfUser + more {
+		headers.Reset()
+		for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/version"}} {
+			if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: headers.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reset, whole := 0, 0
+	for reset+whole < apiserver.MaxUnreadOfUser+more {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("%d are ended, %d are whole, then: %v", reset, whole, err)
+		}
+		switch frame := frame.(type) {
+		case *http2.RSTStreamFrame:
+			if reset++; reset == more { // read the others
+				err = framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16})
+			}
+		case *http2.DataFrame:
+			if frame.StreamEnded() {
+				whole++
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reset != more {
+		t.Errorf("%d responses are ended, want %d", reset, more)
+	}
 }
