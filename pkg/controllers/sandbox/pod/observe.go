@@ -48,7 +48,7 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 			UID:               pod.UID,
 			ResourceVersion:   pod.ResourceVersion,
 			DeletionTimestamp: pod.DeletionTimestamp,
-			OwnerReferences:   pod.OwnerReferences,
+			OwnerReferences:   controllerOf(pod),
 			Labels:            only(pod.Labels, v1alpha1.LabelCreatedBy, v1alpha1.LabelPodTemplateHash, v1alpha1.LabelAgentRuntime),
 			Annotations:       only(pod.Annotations, v1alpha1.AnnotationTemplateMetadata),
 		},
@@ -72,6 +72,14 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	return small
+}
+
+// controllerOf returns the owner reference of a pod that is its controller. Users can add thousands of others.
+func controllerOf(pod *corev1.Pod) []metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return []metav1.OwnerReference{*owner}
+	}
+	return nil
 }
 
 // restartPolicyOf returns the restart policy of a pod, or nothing if one of its containers has its own.
