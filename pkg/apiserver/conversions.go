@@ -24,12 +24,27 @@ func withoutPodTemplatesInTables(handler http.Handler) http.Handler {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
-		if ok && as.Convert != nil {
+		if _, ok := conversionOf(req); ok {
 			req = req.WithContext(agentsandbox.WithoutPodTemplates(req.Context()))
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// conversionOf returns the kind that a read is converted to by the generic handlers, if it is.
+func conversionOf(req *http.Request) (kind string, ok bool) {
+	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
+	if !ok || as.Convert == nil {
+		return "", false
+	}
+	return as.Convert.Kind, true
+}
+
+// convertedPart reports which part of the objects of a list is in the response, if that is a Table or metadata.
+func convertedPart(req *http.Request) (isWhole, ok bool) {
+	kind, ok := conversionOf(req)
+	include := metav1.IncludeObjectPolicy(req.URL.Query().Get("includeObject"))
+	return kind == "Table" && include == metav1.IncludeObject, ok && (kind != "Table" || include != metav1.IncludeNone)
 }
 
 // tableConversions are the conversions that the generic handlers do.

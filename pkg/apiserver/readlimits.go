@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/memory"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 const (
@@ -29,6 +31,7 @@ const (
 // authentication.
 func withReadLimits(handler http.Handler) http.Handler {
 	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
+	converted := newListBudgets()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		reader, known := request.UserFrom(req.Context())
@@ -40,6 +43,11 @@ func withReadLimits(handler http.Handler) http.Handler {
 		slots := gets
 		if info.Verb == "list" {
 			slots = lists
+			if isWhole, ok := convertedPart(req); ok {
+				budget := &listBudget{budgets: converted, account: accountOf(req)}
+				defer budget.release()
+				req = req.WithContext(base.WithListBudget(req.Context(), base.ListBudget{IsWhole: isWhole, Reserve: budget.reserve}))
+			}
 		}
 		release, ok := slots.Take(accountOf(req))
 		if !ok {
@@ -49,6 +57,54 @@ func withReadLimits(handler http.Handler) http.Handler {
 		defer release()
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// listUnit is the unit in which listBudgets counts.
+const listUnit = 1 << 20
+
+// listBudgets bound the memory of lists as a Table or as metadata that are encoded or not read yet. The generic handlers
+// encode these as a whole. A unit is of listUnit bytes.
+type listBudgets struct {
+	units *fairness.Slots
+	// most is how many units one list counts for at most.
+	most int
+}
+
+// newListBudgets returns budgets for a sixteenth of the memory of this process. Each list may take four times what it
+// counts for, as JSON and by the growth of buffers. A user has at most half of them.
+func newListBudgets() *listBudgets {
+	limit, ok := memory.Limit()
+	if !ok {
+		limit = 4 << 30
+	}
+	units := max(int(limit/16/listUnit), 16)
+	return &listBudgets{fairness.NewSlots(units, units/2), units / 4}
+}
+
+// listBudget is what the list of one request takes of listBudgets.
+type listBudget struct {
+	budgets *listBudgets
+	account string
+	taken   []func()
+}
+
+// reserve reserves bytes until release. The error is an API status error.
+func (b *listBudget) reserve(bytes int) error {
+	for range min(bytes/listUnit, b.budgets.most) {
+		release, ok := b.budgets.units.Take(b.account)
+		if !ok {
+			return apierrors.NewTooManyRequests("the large lists of this user as Table or metadata take too much memory, please try again later, or list fewer objects at a time (limit)", 1)
+		}
+		b.taken = append(b.taken, release)
+	}
+	return nil
+}
+
+// release releases what was reserved.
+func (b *listBudget) release() {
+	for _, release := range b.taken {
+		release()
+	}
 }
 
 // refuse answers a request with an error, in the media type and version that its client asks for.

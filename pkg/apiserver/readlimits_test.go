@@ -10,10 +10,12 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
 // TestReadLimits checks that a user whose lists or gets do not end is refused more, and that all else goes
@@ -72,5 +74,60 @@ func TestReadLimits(t *testing.T) {
 	wait.Wait()
 	if w := do(t.Context(), eve, "list", ""); w.Code != http.StatusOK {
 		t.Errorf("after the others have ended: %d", w.Code)
+	}
+}
+
+// TestListBudgets: the large lists of a user take at most half of the memory for them, however large they are, so
+// that another user gets one. Small ones take nothing, and what is released can be taken again.
+func TestListBudgets(t *testing.T) {
+	budgets := &listBudgets{fairness.NewSlots(16, 8), 4}
+	of := func(account string, bytes int) (*listBudget, error) {
+		b := &listBudget{budgets: budgets, account: account}
+		return b, b.reserve(bytes)
+	}
+	first, err := of("eve", 100*listUnit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := of("eve", 4*listUnit); err != nil {
+		t.Fatal(err)
+	}
+	refused, err := of("eve", 2*listUnit)
+	if !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a third large list: %v", err)
+	}
+	refused.release()
+	for account, bytes := range map[string]int{"eve": listUnit - 1, "ann": 4 * listUnit} {
+		if _, err := of(account, bytes); err != nil {
+			t.Errorf("%d bytes of %s: %v", bytes, account, err)
+		}
+	}
+	first.release()
+	if _, err := of("eve", 2*listUnit); err != nil {
+		t.Errorf("after a release: %v", err)
+	}
+}
+
+// TestConvertedPart: what a list has in memory as a whole follows from its media type and includeObject.
+func TestConvertedPart(t *testing.T) {
+	const table, metadata = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	for _, tc := range []struct {
+		accept, include string
+		isWhole, ok     bool
+	}{
+		{"application/json", "", false, false},
+		{"", "Object", false, false},
+		{table, "", false, true},
+		{table, "Metadata", false, true},
+		{table, "Object", true, true},
+		{table, "None", false, false},
+		{metadata, "", false, true},
+		{metadata, "Object", false, true},
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?includeObject="+tc.include, nil)
+		req.Header.Set("Accept", tc.accept)
+		if isWhole, ok := convertedPart(req); isWhole != tc.isWhole || ok != tc.ok {
+			t.Errorf("%s with includeObject=%s: %t %t", tc.accept, tc.include, isWhole, ok)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func NewStore(store *genericregistry.Store, strategy MainStrategy, options *gene
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy = strategy, strategy, strategy
 	store.ResetFieldsStrategy = strategy
 	wrapped := *options
-	wrapped.RESTOptions = WrapStorage(WrapStorage(WrapStorage(options.RESTOptions, trackDeletions), withStatusErrors), checkContinue)
+	wrapped.RESTOptions = WrapStorage(WrapStorage(WrapStorage(WrapStorage(options.RESTOptions, trackDeletions), withStatusErrors), checkContinue), withListBudget)
 	if err := store.CompleteWithOptions(&wrapped); err != nil {
 		return nil, fmt.Errorf("completing store of %s: %w", store.DefaultQualifiedResource.Resource, err)
 	}
