@@ -48,7 +48,7 @@ func runFills(t *stage, r *result) {
 	}
 	fill := func(name string, p pool) arm {
 		return arm{
-			name: name, count: 1, cpu: s.cpu,
+			name: name, count: 1, cpu: s.cpu, profiled: s,
 			do: func(ctx context.Context, _ int) { s.fill(ctx, p) },
 			after: func(ctx context.Context) {
 				s.scale(ctx, p, 0)

@@ -202,7 +202,7 @@ func (u unquoted) String() string { return string(u) }
 // the first value that server-side apply cannot merge. Like checkFields it returns nil for data
 // that it cannot judge.
 func checkApplied(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) error {
-	obj, js := newOf(scheme, data, kind)
+	obj, js := newOf(scheme, data, kind, false)
 	if obj == nil {
 		return nil
 	}
@@ -222,9 +222,9 @@ func checkApplied(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionK
 // checkFields decodes data, JSON or YAML, field by field and returns an error
 // that names the first field of it that cannot be decoded. It returns nil if
 // every field can, and also where it cannot tell: for kinds of other groups,
-// and if data is not even JSON or YAML.
-func checkFields(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) error {
-	obj, js := newOf(scheme, data, kind)
+// and if data is not even JSON or YAML. isJSON means that data is decoded as JSON alone.
+func checkFields(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind, isJSON bool) error {
+	obj, js := newOf(scheme, data, kind, isJSON)
 	if obj == nil {
 		return nil
 	}
@@ -241,13 +241,16 @@ func isOurs(group string) bool {
 
 // newOf returns an empty object of a kind of our groups, and data as JSON; or nil,
 // where the caller has its own error.
-func newOf(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) (runtime.Object, json.RawMessage) {
+func newOf(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind, isJSON bool) (runtime.Object, json.RawMessage) {
 	if !isOurs(kind.Group) {
 		return nil, nil
 	}
 	obj, err := scheme.New(kind)
 	if err != nil {
 		return nil, nil
+	}
+	if isJSON {
+		return obj, data
 	}
 	js, err := yaml.YAMLToJSON(data)
 	if err != nil {

@@ -162,16 +162,24 @@ func TestCheckFields(t *testing.T) {
 	unknown.Kind = "Frob"
 	bad := []byte("spec:\n  claimTimeout: abc\n")
 
-	if err := checkFields(scheme, bad, claim); err == nil || !strings.HasPrefix(err.Error(), "spec.claimTimeout: ") {
+	if err := checkFields(scheme, bad, claim, false); err == nil || !strings.HasPrefix(err.Error(), "spec.claimTimeout: ") {
 		t.Errorf("YAML: %v", err)
 	}
-	if err := checkFields(scheme, bad, other); err != nil {
+	if err := checkFields(scheme, bad, other, false); err != nil {
 		t.Errorf("another group: %v", err)
 	}
-	if err := checkFields(scheme, bad, unknown); err != nil {
+	if err := checkFields(scheme, bad, unknown, false); err != nil {
 		t.Errorf("a kind that is not served: %v", err)
 	}
-	if err := checkFields(scheme, []byte("{"), claim); err != nil {
+	if err := checkFields(scheme, []byte("{"), claim, false); err != nil {
 		t.Errorf("no YAML: %v", err)
+	}
+	// A decoder of YAML takes this number for 1000, and one of JSON does not.
+	number := []byte(`{"spec":{"replicas":1e3}}`)
+	if err := checkFields(scheme, number, claim, true); err == nil || !strings.HasPrefix(err.Error(), "spec.replicas: ") {
+		t.Errorf("JSON: %v", err)
+	}
+	if err := checkFields(scheme, number, claim, false); err != nil {
+		t.Errorf("JSON that is decoded as YAML: %v", err)
 	}
 }

@@ -233,7 +233,7 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 	}
 	err = checkValues(o.Scheme, body, kind)
 	if err == nil {
-		err = checkFields(o.Scheme, body, kind)
+		err = checkFields(o.Scheme, body, kind, !applied)
 	}
 	if err == nil && applied {
 		err = checkApplied(o.Scheme, body, kind)

@@ -118,7 +118,7 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 		kind = defaults
 	}
 	if kind != nil {
-		if fieldErr := checkFields(d.scheme, data, *kind); fieldErr != nil {
+		if fieldErr := checkFields(d.scheme, data, *kind, d.isJSON); fieldErr != nil {
 			err = fieldErr
 		}
 	}

@@ -136,7 +136,7 @@ func isSuspicious(data []byte) bool {
 				return true
 			}
 		case 'e', 'E':
-			if isLargeExponent(data[i+1:]) {
+			if isLargeExponent(data[i+1:]) && mayEndInNumber(data[:i]) {
 				return true
 			}
 		case '-':
@@ -152,6 +152,22 @@ func isSuspicious(data []byte) bool {
 func isLargeExponent(text []byte) bool {
 	digits := bytes.TrimLeft(text, "+-")
 	return len(digits) > 2 && isDigit(digits[0]) && isDigit(digits[1]) && isDigit(digits[2])
+}
+
+// mayEndInNumber reports whether a text may end in a number: in digits and points, which may be none, with
+// no letter before them, and with neither letter nor digit before their sign. A UID or a hash rarely has
+// that before an e. The letter of an escape sequence is none: it stands for a space.
+func mayEndInNumber(text []byte) bool {
+	unsigned := bytes.TrimRight(text, ".0123456789")
+	before := bytes.TrimRight(unsigned, "+-")
+	if len(before) == 0 {
+		return true
+	}
+	last := before[len(before)-1]
+	if isLetter(last) {
+		return len(before) > 1 && before[len(before)-2] == '\\'
+	}
+	return len(before) == len(unsigned) || !isDigit(last)
 }
 
 // isTooDeep reports whether valid JSON is nested in more than maxDepth levels.
@@ -179,6 +195,8 @@ func isDeeper(js []byte, levels int) bool {
 }
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
 // badValue returns an error for the first quantity or time in the next value of a decoder, which is
 // decoded into a type, that checkValues refuses. A nil type has neither. It goes no deeper than the

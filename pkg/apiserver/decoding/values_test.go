@@ -4,6 +4,7 @@
 package decoding
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/install"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -256,13 +258,40 @@ func wide(text string) string {
 
 // TestIsSuspicious: what cannot have a bad value is not looked at.
 func TestIsSuspicious(t *testing.T) {
-	data := []byte(`{"metadata":{"annotations":{"a":"{\"replicas\":2}\n"}},"spec":{"templateName":"one12e4","replicas":22,"e10":"1e10"}}`)
-	if isSuspicious(data) {
-		t.Errorf("%s is suspicious", data)
+	for _, data := range []string{
+		`{"metadata":{"annotations":{"a":"{\"replicas\":2}\n"}},"spec":{"templateName":"one12e4","replicas":22,"e10":"1e10"}}`,
+		`{"uid":"b3e4561f-9e123-4e105-a-7e999e1234-e1000"}`, `"sandbox-x1.5e100"`, `"ae+100"`,
+	} {
+		if isSuspicious([]byte(data)) {
+			t.Errorf("%s is suspicious", data)
+		}
 	}
-	for _, data := range []string{`1e100`, `1E-100`, `1e+-100`, `\u0031`, `\`, `"9999-12-31"`, `"0000-01-01"`, nested(maxDepth+1, "")} {
+	for _, data := range []string{
+		`1e100`, `1E-100`, `1e+-100`, `-1e100`, `{"a":-1.5e100}`, `[.5e100]`, `"e100"`, `" +1e100"`, `"\n1e100"`, `"\"1e100`, "\u00a01e100",
+		`\u0031`, `\`, `"9999-12-31"`, `"0000-01-01"`, nested(maxDepth+1, ""),
+	} {
 		if !isSuspicious([]byte(data)) {
 			t.Errorf("%s is not suspicious", data)
+		}
+	}
+}
+
+// TestSuspiciousQuantities: whatever stands before the exponent, a text that is a quantity or a number with a
+// large one is suspicious.
+func TestSuspiciousQuantities(t *testing.T) {
+	parts := []string{"", " ", "+", "-", ".", "0", "7", "a", "e", "E", "m", "Ki"}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				// One digit of the exponent does not take long to parse.
+				text := a + b + c
+				parsed := resource.Quantity{}
+				isQuantity := parsed.UnmarshalJSON([]byte(`"`+text+`e9"`)) == nil
+				isNumber := json.Valid([]byte(text + "e9"))
+				if (isQuantity || isNumber) && !(isSuspicious([]byte(`{"a":"`+text+`e999"}`)) && isSuspicious([]byte(`{"a":`+text+`e999}`))) {
+					t.Errorf("%q with an exponent is not suspicious", text)
+				}
+			}
 		}
 	}
 }
