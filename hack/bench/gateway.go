@@ -118,7 +118,7 @@ func (t *stage) team(p pool) *team {
 	g.makePool(t.ctx, p)
 	// What the install has for teams.
 	folder := got(filepath.Abs(t.TempDir()))
-	component := got(filepath.Rel(folder, filepath.Join(got(controlplane.RepositoryRoot()), "artifacts", "deploy", "components", "e2b-team")))
+	component := got(filepath.Rel(folder, filepath.Join(got(program.Root()), "artifacts", "deploy", "components", "e2b-team")))
 	text := fmt.Sprintf("namespace: %s\ncomponents: [%q]\n", p.namespace, component)
 	check(os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o644))
 	_, _, err := g.plane.Kubectl(t.ctx, "", nil, "apply", "--kustomize", folder)

@@ -177,7 +177,7 @@ func unsealPlain(r io.Reader, dir string) (Contents, error) {
 		if err := next(archive, f.Name, f.Size); err != nil {
 			return Contents{}, err
 		}
-		sum, err := writeFile(filepath.Join(dir, f.Name), archive)
+		sum, err := WriteFile(filepath.Join(dir, f.Name), archive)
 		if errors.As(err, new(*fs.PathError)) {
 			return Contents{}, err // of the file here
 		}
@@ -232,8 +232,8 @@ func next(archive *tar.Reader, name string, size int64) error {
 	return nil
 }
 
-// writeFile writes a new file and returns its SHA-256.
-func writeFile(path string, content io.Reader) (sum string, err error) {
+// WriteFile writes a file and returns its SHA-256, in hexadecimal digits.
+func WriteFile(path string, content io.Reader) (sum string, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return "", err

@@ -110,6 +110,6 @@ func save(ctx context.Context, etcd clientv3.Maintenance, path string) (string, 
 	if err != nil {
 		return "", err
 	}
-	sum, err := writeFile(path, answer.Snapshot)
+	sum, err := WriteFile(path, answer.Snapshot)
 	return sum, errors.Join(err, answer.Snapshot.Close())
 }

@@ -119,7 +119,7 @@ func (t Taker) collect(ctx context.Context, dir string) (Contents, error) {
 		return Contents{}, err
 	}
 	path := filepath.Join(dir, snapshotFile)
-	sum, err := writeFile(path, snapshot)
+	sum, err := WriteFile(path, snapshot)
 	if err = errors.Join(err, snapshot.Close()); err != nil {
 		return Contents{}, err
 	}
@@ -143,7 +143,7 @@ func (t Taker) collect(ctx context.Context, dir string) (Contents, error) {
 	if err != nil {
 		return Contents{}, fmt.Errorf("--encryption-provider-config: %w", err)
 	}
-	sum, err = writeFile(filepath.Join(dir, encryptionFile), config)
+	sum, err = WriteFile(filepath.Join(dir, encryptionFile), config)
 	if err = errors.Join(err, config.Close()); err != nil {
 		return Contents{}, err
 	}

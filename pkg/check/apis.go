@@ -5,16 +5,14 @@ package check
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/findings"
@@ -146,7 +144,7 @@ func judgeBundle(bundle []byte, now time.Time) string {
 	if len(bundle) == 0 {
 		return "is empty"
 	}
-	all, err := parseCertificates(bundle)
+	all, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
 		return "cannot be read: " + err.Error()
 	}
@@ -156,23 +154,4 @@ func judgeBundle(bundle []byte, now time.Time) string {
 		}
 	}
 	return "has expired"
-}
-
-// parseCertificates reads certificates in PEM.
-func parseCertificates(data []byte) ([]*x509.Certificate, error) {
-	var all []*x509.Certificate
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		one, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no certificate in %d bytes", len(strings.TrimSpace(string(data))))
-	}
-	return all, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/sandlot-io/sandlot/pkg/findings"
 )
@@ -50,7 +51,7 @@ func judgeCertificates(secrets []corev1.Secret, now time.Time) (found []findings
 // judgeCertificate is what is wrong with a certificate and the CAs beside it, which may be
 // none; empty if nothing is.
 func judgeCertificate(chain, cas []byte, now time.Time) (level findings.Level, why string) {
-	all, err := parseCertificates(chain)
+	all, err := certutil.ParseCertsPEM(chain)
 	if err != nil {
 		return findings.Error, "cannot be read: " + err.Error()
 	}

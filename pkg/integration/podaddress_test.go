@@ -5,7 +5,6 @@ package integration
 
 import (
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"testing"
 
@@ -41,8 +40,11 @@ func TestAddressOfAnotherPod(t *testing.T) {
 	s := testutil.Start(t, withPods(cluster))
 	fleet := runtimetest.Start(t)
 	var reached atomic.Int32
-	fleet.Handle(func(*runtimetest.Runtime) http.Handler {
-		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	fleet.Script(func(_ *runtimetest.Runtime, call runtimetest.Call) runtimetest.Action {
+		if call.Path == "/health" {
+			reached.Add(1)
+		}
+		return runtimetest.Action{}
 	})
 	set := builders.Set("pool", 3)
 	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
@@ -69,7 +71,7 @@ func TestAddressOfAnotherPod(t *testing.T) {
 
 	proxied := func(name string) error {
 		return s.Client.AgentsV1alpha1().RESTClient().Get().Namespace(namespace).Resource("sandboxes").Name(name).
-			SubResource("proxy").Suffix(fmt.Sprint(runtimetest.Port), "hello").Do(t.Context()).Error()
+			SubResource("proxy").Suffix(fmt.Sprint(runtimetest.Port), "health").Do(t.Context()).Error()
 	}
 	unavailable := func(when string, err error) {
 		t.Helper()

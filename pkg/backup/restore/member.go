@@ -5,13 +5,10 @@ package restore
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -24,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/sandlot-io/sandlot/pkg/backup"
 	"github.com/sandlot-io/sandlot/pkg/store/embeddedetcd"
 )
 
@@ -194,24 +192,11 @@ func (m Member) fetch(ctx context.Context, file string) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", request.URL, response.Status)
 	}
-	return save(file, response.Body, want)
-}
-
-// save writes what has a SHA-256 to a file.
-func save(path string, content io.Reader, want string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	sum, err := backup.WriteFile(file, response.Body)
+	if err == nil && sum != want {
+		err = fmt.Errorf("the snapshot has SHA-256 %s, not %s", sum, want)
 	}
-	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(file, hash), content)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != want {
-		return fmt.Errorf("the snapshot has SHA-256 %s, not %s", sum, want)
-	}
-	return nil
+	return err
 }
 
 // writeDurably writes a file that outlives a crash of the machine, all of it or nothing.

@@ -17,13 +17,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // TestDashboard evaluates every query of the dashboard and of the alerts, by
 // Prometheus' own engine, on what the running programs expose.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

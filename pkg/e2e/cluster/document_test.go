@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 	pages "github.com/sandlot-io/sandlot/pkg/testutil/runbook"
 )
 
@@ -85,7 +85,7 @@ func (r *runbook) try(t *testing.T, names ...string) (string, error) {
 
 func repository(t *testing.T) string {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2bsdk"
-	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
 // TestE2BSDK runs the npm SDK against two replicas of the gateway, with the rights, flags
@@ -33,11 +33,11 @@ func TestE2BSDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if err := program.Build(bin, "sandlot-gateway", "kubectl-sandlot"); err != nil {
+	if err := program.Build(bin, "sandlot-gateway", "sandlot-runtime", "kubectl-sandlot"); err != nil {
 		t.Fatal(err)
 	}
 	ns, other := e2bTeam(t), e2bTeam(t)
-	fleet := envdtest.Start(t)
+	fleet := runtimetest.Start(t)
 	gateways := newE2BGateways(t, bin, fleet.CIDR())
 	first, second := gateways.start(t), gateways.start(t)
 	key := func(t *testing.T, ns, name string) string {
@@ -49,19 +49,20 @@ func TestE2BSDK(t *testing.T) {
 	otherKey := key(t, other, "other")
 
 	// These are there before any of them has a token: one that came later could have the
-	// address, and the envd, of one that is gone.
-	pools := map[string]int32{"lifecycle": 1, "commands": 1, "list": 6, "keys": 1, "storm": 40}
+	// address, and the runtime, of one that is gone.
+	pools := map[string]int32{"lifecycle": 1, "runtime": 1, "list": 6, "keys": 1, "storm": 40}
 	for name, replicas := range pools {
 		e2bPool(t, ns, name, replicas)
 	}
-	fleet.Follow(t, admin(t), ns)
+	fleet.Follow(t, admin(t), ns, v1alpha1.LabelSandboxPool+"!=runtime")
+	runtimetest.Follow(t, admin(t), ns, v1alpha1.LabelSandboxPool+"=runtime", func(ip string) (func(), error) { return program.Runtime(t, bin, ip) })
 	for name, replicas := range pools {
 		expect.FullPool(t, admin(t), ns, name, replicas)
 	}
-	for _, story := range []string{"lifecycle", "commands", "list", "keys", "storm"} {
+	for _, story := range []string{"lifecycle", "runtime", "list", "keys", "storm"} {
 		t.Run(story, func(t *testing.T) {
 			at := e2bsdk.Gateway{API: first.url, Sandboxes: second.url, Team: ns, Key: key(t, ns, story)}
-			sdks.Tell(t, at, story, "POOL="+story, "OTHER_KEY="+otherKey, "NODE_EXTRA_CA_CERTS="+gateways.caFile)
+			sdks.Tell(t, at, story, "POOL="+story, "OTHER_KEY="+otherKey, "DIR="+t.TempDir(), "NODE_EXTRA_CA_CERTS="+gateways.caFile)
 		})
 	}
 
@@ -105,11 +106,11 @@ func e2bKey(t *testing.T, bin, ns, name string) string {
 	return key
 }
 
-// e2bPool makes a pool of sandboxes, with envd in them where a story has use for it.
+// e2bPool makes a pool of sandboxes, with a runtime in them where a story has use for it.
 func e2bPool(t *testing.T, ns, name string, replicas int32) {
 	t.Helper()
 	envd := ""
-	if name == "lifecycle" || name == "commands" {
+	if name == "lifecycle" || name == "runtime" {
 		envd = `"initContainers":[{"name":"runtime","image":"envd:1","restartPolicy":"Always"}],`
 	}
 	set := builders.Set(name, replicas)

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
-	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
-	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
 // examples are the topics of artifacts/example, and how to see that each takes effect.
@@ -100,7 +100,7 @@ var examples = map[string]func(t *testing.T, ns string){
 	},
 	"runtime": func(t *testing.T, ns string) {
 		// Simulated containers run nothing. The double takes the token at their addresses.
-		envdtest.Start(t).Follow(t, admin(t), ns)
+		runtimetest.Start(t).Follow(t, admin(t), ns, "")
 		await(t, ns, "--for=jsonpath={.status.availableReplicas}=3", "sbs/python-runtime")
 		if labelled := kubectl(t, ns, "", "get", "pods", "-l", "sandlot.io/agent-runtime=true", "-o", "name"); len(strings.Fields(labelled)) != 3 {
 			t.Errorf("pods with an agent-runtime: %q", labelled)
@@ -125,7 +125,7 @@ var examples = map[string]func(t *testing.T, ns string){
 // TestExamples applies every folder of examples, and sees that it does what it says.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

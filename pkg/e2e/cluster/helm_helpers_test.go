@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 const (
@@ -30,7 +31,7 @@ type helm struct {
 
 func newHelm(t *testing.T, c *controlplane.ControlPlane) *helm {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func (h *helm) must(t *testing.T, args ...string) string {
 // serveHere makes a post-renderer that leads the Service of the API server to this machine,
 // as artifacts/deploy/local does, and puts all pods on the node of processes.
 func (h *helm) serveHere(port int) error {
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // overlays are what people apply, in artifacts/deploy.
@@ -30,7 +31,7 @@ var overlays = []string{"default", "single", "external-etcd"}
 
 func overlayPath(t *testing.T, overlay string) string {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
 // scraper returns clients with the token of a service account of a namespace that may read
@@ -71,7 +71,7 @@ func TestMetricsNeedARight(t *testing.T) {
 	if err := program.Build(bin, "sandlot-gateway"); err != nil {
 		t.Fatal(err)
 	}
-	gateway := newE2BGateways(t, bin, envdtest.Start(t).CIDR()).start(t)
+	gateway := newE2BGateways(t, bin, runtimetest.Start(t).CIDR()).start(t)
 	pages := map[string]struct {
 		at   func(*rest.Config) (*rest.Config, error)
 		path string

@@ -15,7 +15,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
@@ -31,7 +30,7 @@ func TestPlugin(t *testing.T) {
 	if err := os.Symlink("kubectl-sandlot", filepath.Join(plugins, "kubectl_complete-sandlot")); err != nil {
 		t.Fatal(err)
 	}
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
-	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
@@ -28,13 +27,13 @@ import (
 func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	fleet := envdtest.Start(t)
+	fleet := runtimetest.Start(t)
 	var first sync.Once
 	fleet.Script(func(rt *runtimetest.Runtime, _ runtimetest.Call) runtimetest.Action {
 		first.Do(func() { rt.SetToken("mine") })
 		return runtimetest.Action{}
 	})
-	fleet.Follow(t, c, ns)
+	fleet.Follow(t, c, ns, "")
 	set := builders.Set("pool", 2)
 	set.Spec.Template = &runtime.RawExtension{Raw: []byte(runtimeTemplate)}
 	set, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{})

@@ -23,8 +23,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
-	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
 // runtimeTemplate is a pod template that brings an agent-runtime by itself.
@@ -34,7 +34,7 @@ const runtimeTemplate = `{"spec":{"initContainers":[{"name":"runtime","image":"e
 // it is full, which takes envd in them.
 func (c *clients) makeRuntimePool(t testing.TB, ns string, replicas int32) {
 	t.Helper()
-	envdtest.Start(t).Follow(t, c, ns)
+	runtimetest.Start(t).Follow(t, c, ns, "")
 	set := builders.Set("pool", replicas)
 	set.Spec.Template = &runtime.RawExtension{Raw: []byte(runtimeTemplate)}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {

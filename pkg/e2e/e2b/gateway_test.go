@@ -17,15 +17,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/apikeys"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
-	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
 // team is the namespace of the key that "sandlot up" makes, and otherTeam another one.
 const team, otherTeam = "default", "other"
 
-// gateway is a running "sandlot up" that serves the E2B API, with envd in its sandboxes.
+// gateway is a running "sandlot up" that serves the E2B API.
 type gateway struct {
 	*program.Server
 	// url is where the API is served.
@@ -34,13 +34,11 @@ type gateway struct {
 	domain string
 	// key is that of team, and otherKey that of otherTeam.
 	key, otherKey string
-	// fleet is envd in the sandboxes; nil if there is none.
-	fleet *envdtest.Fleet
 }
 
 var printed = regexp.MustCompile(`\b(E2B_API_URL|E2B_API_KEY|E2B_DOMAIN)=(\S+)`)
 
-// start starts one.
+// start starts one, with doubles of envd in its sandboxes, which only take their tokens.
 func start(t *testing.T) *gateway {
 	t.Helper()
 	return startIn(t, t.TempDir())
@@ -61,12 +59,11 @@ func startWithOther(t *testing.T) *gateway {
 func startIn(t *testing.T, dir string) *gateway {
 	t.Helper()
 	g := startAlone(t, dir)
-	g.fleet = envdtest.Start(t)
-	g.fleet.Follow(t, g.Client.AgentsV1alpha1(), team)
+	runtimetest.Start(t).Follow(t, g.Client.AgentsV1alpha1(), team, "")
 	return g
 }
 
-// startAlone starts one without envd in its sandboxes.
+// startAlone starts one without runtimes in its sandboxes.
 func startAlone(t *testing.T, dir string) *gateway {
 	t.Helper()
 	g := &gateway{Server: up(t, dir)}

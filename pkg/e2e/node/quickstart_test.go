@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runbook"
 )
@@ -42,7 +42,7 @@ func TestQuickstartOnNode(t *testing.T) {
 
 func root(t *testing.T) string {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,16 +258,7 @@ func (c *ControlPlane) Etcd() *Process { return c.etcd }
 // APIServer is kube-apiserver.
 func (c *ControlPlane) APIServer() *Process { return c.apiServer }
 
-// ControllerManager is kube-controller-manager.
-func (c *ControlPlane) ControllerManager() *Process { return c.controllerManager }
-
-// Scheduler is kube-scheduler.
-func (c *ControlPlane) Scheduler() *Process { return c.scheduler }
-
-// Kwok is kwok, which plays the kubelets.
-func (c *ControlPlane) Kwok() *Process { return c.kwok }
-
-// Processes are all of the above.
+// Processes are those of the cluster.
 func (c *ControlPlane) Processes() []*Process {
 	return []*Process{c.etcd, c.apiServer, c.controllerManager, c.scheduler, c.kwok}
 }

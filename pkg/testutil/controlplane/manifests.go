@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // fieldManager is who applies the manifests.
@@ -70,7 +72,7 @@ func decode(manifests string) ([]unstructured.Unstructured, error) {
 // kustomization returns the folder of an overlay, or of one over it that says where the
 // install is, as a user would. What has a namespace of its own is left out of that one.
 func (c *ControlPlane) kustomization(overlay, namespace string) (string, error) {
-	root, err := RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 const (
@@ -38,7 +40,7 @@ func findPrograms(binDir string) (programs, error) {
 		abs, err := filepath.Abs(binDir)
 		return programs{folders: []string{abs}}, err
 	}
-	root, err := RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		return programs{}, err
 	}
@@ -87,20 +89,4 @@ func (p programs) path(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s is in none of %v: %s", name, folders, hint)
-}
-
-// RepositoryRoot returns the folder of the go.mod above the working directory.
-func RepositoryRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("there is no go.mod in %s or above", start)
-		}
-	}
 }

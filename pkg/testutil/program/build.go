@@ -4,7 +4,6 @@
 package program
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,11 +62,18 @@ func buildIn(root, dir string, names []string) error {
 	return nil
 }
 
-// Root returns the folder of the repository that the working directory is in.
+// Root returns the folder of the go.mod above the working directory.
 func Root() (string, error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	start, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("finding the root of the repository: %w", err)
+		return "", err
 	}
-	return filepath.Dir(string(bytes.TrimSpace(mod))), nil
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("there is no go.mod in %s or above", start)
+		}
+	}
 }

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // Blocks returns the blocks of a page that have a name, which is the word after "sh" in their first
 // line, by that name.
 func Blocks(t testing.TB, page string) map[string]string {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

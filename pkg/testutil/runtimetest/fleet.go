@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -36,7 +35,6 @@ type Fleet struct {
 	mu       sync.Mutex
 	runtimes map[string]*Runtime
 	script   Script
-	further  func(*Runtime) http.Handler
 	next     int
 }
 
@@ -110,7 +108,7 @@ func (f *Fleet) Listen(ip string) (*Runtime, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.script
-	}, f.further)
+	})
 	f.runtimes[ip] = rt
 	return rt, nil
 }
@@ -124,14 +122,6 @@ func (f *Fleet) Drop(ip string) {
 	if rt != nil {
 		rt.Stop()
 	}
-}
-
-// Handle lets runtimes that start from now on serve all but /init by a handler of their
-// own. Scripts, actions and Calls know nothing of what goes there.
-func (f *Fleet) Handle(further func(*Runtime) http.Handler) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.further = further
 }
 
 // Script lets all runtimes of the fleet act as a script says, except for those that have

@@ -28,7 +28,6 @@ type Runtime struct {
 	listener net.Listener
 	server   *http.Server
 	fleet    func() Script
-	further  http.Handler // of all but /init; nil is the runtime's own
 	served   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -42,11 +41,8 @@ type Runtime struct {
 	mount   MountResult
 }
 
-func newRuntime(ip string, listener net.Listener, config *tls.Config, fleet func() Script, further func(*Runtime) http.Handler) *Runtime {
+func newRuntime(ip string, listener net.Listener, config *tls.Config, fleet func() Script) *Runtime {
 	rt := &Runtime{IP: ip, listener: listener, fleet: fleet, env: map[string]string{}}
-	if further != nil {
-		rt.further = further(rt)
-	}
 	rt.server = &http.Server{Handler: rt, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
 	rt.served.Go(func() {
 		if config != nil {
@@ -120,10 +116,6 @@ func (rt *Runtime) Env() map[string]string {
 
 // ServeHTTP implements http.Handler.
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if rt.further != nil && req.URL.Path != "/init" {
-		rt.further.ServeHTTP(w, req)
-		return
-	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return // the client is gone
@@ -209,6 +201,8 @@ func (rt *Runtime) deal(call Call) answer {
 	switch {
 	case call.Method == http.MethodPost && call.Path == "/init":
 		return rt.init(call)
+	case call.Path == "/health":
+		return answer{status: http.StatusNoContent}
 	case rt.token != "" && call.Header.Get("X-Access-Token") != rt.token:
 		return answer{status: http.StatusUnauthorized}
 	case call.Method != http.MethodPost:

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The three forms of an address of a port in a sandbox, without the SDK's own requests:
-// headers, the path, and the host that getHost tells.
+// headers, the path, and the host that getHost tells. DIR is an empty folder for files.
 import assert from 'node:assert/strict'
 import http from 'node:http'
 import { Sandbox } from 'e2b'
 
 const gateway = new URL(process.env.E2B_API_URL)
-const sandbox = await Sandbox.create(process.env.POOL)
+// What is in the home folder of the user of this machine is of no concern.
+const sandbox = await Sandbox.create(process.env.POOL, { envs: { HOME: process.env.DIR } })
 const port = 49983
 const host = sandbox.getHost(port)
 assert.equal(host, `${port}-${sandbox.sandboxId}.${process.env.E2B_DOMAIN}`)
@@ -54,7 +55,7 @@ function envelope(message) {
 }
 
 async function tryForm(name, form) {
-  const file = `/tmp/${name}`
+  const file = `${process.env.DIR}/${name}`
   const query = `path=${encodeURIComponent(file)}`
   const token = { 'X-Access-Token': sandbox.envdAccessToken }
   assert.equal((await request(form, 'GET', '/health')).statusCode, 204, name)
@@ -68,15 +69,16 @@ async function tryForm(name, form) {
 
   const answer = await request(form, 'POST', '/process.Process/Start', {
     headers: { ...token, 'Content-Type': 'application/connect+json' },
-    body: envelope({ process: { cmd: '/bin/bash', args: ['-l', '-c', `echo first; await ${file}.go; echo second`] } }),
+    body: envelope({ process: { cmd: '/bin/bash', args: ['-l', '-c', `mkfifo ${file}.go; echo first; read x <${file}.go; echo second`] } }),
   })
   assert.equal(answer.statusCode, 200, name)
   let output = ''
+  let told
   let ended = false
   for await (const { flags, event } of messages(answer)) {
     output += Buffer.from(event?.data?.stdout ?? '', 'base64')
     if (event?.data && output === 'first\n') {
-      await sandbox.files.write(`${file}.go`, '') // or the second line never comes
+      told ??= await sandbox.commands.run(`echo go >${file}.go`) // or the second line never comes
     }
     ended ||= flags === 2
   }
@@ -95,8 +97,8 @@ for (const [name, form] of Object.entries(forms)) {
 
 // A signed URL of the SDK needs no token. It is for the sandbox's own host, or for
 // E2B_SANDBOX_URL, which knows no sandbox without headers.
-await sandbox.files.write('/tmp/signed', 'by url')
-const url = new URL(await sandbox.downloadUrl('/tmp/signed', { useSignatureExpiration: 10_000 }))
+await sandbox.files.write(`${process.env.DIR}/signed`, 'by url')
+const url = new URL(await sandbox.downloadUrl(`${process.env.DIR}/signed`, { useSignatureExpiration: 10_000 }))
 assert.equal(url.host, new URL(process.env.E2B_SANDBOX_URL).host)
 const signed = await request(forms.host, 'GET', url.pathname + url.search)
 assert.equal((await read(signed)).toString(), 'by url')

@@ -1,8 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// All that the SDK asks of the daemon in a sandbox, of one that runs the commands. DIR is an
-// empty folder for its files.
+// All that the SDK asks of the daemon in a sandbox, by the headers that it sends to
+// E2B_SANDBOX_URL. DIR is an empty folder for its files.
 import assert from 'node:assert/strict'
 import { CommandExitError, FileNotFoundError, Sandbox, TimeoutError } from 'e2b'
 
@@ -90,3 +90,5 @@ await assert.rejects(pty.wait(), CommandExitError)
 const other = await Sandbox.connect(sandbox.sandboxId)
 assert.equal((await other.commands.run('echo $MODE')).stdout, 'from the create\n')
 assert.equal(await sandbox.kill(), true)
+// The gateway may hear of it after its answer, when much else is going on.
+while (await sandbox.commands.run('echo late').then(() => true, () => false));
