@@ -135,14 +135,19 @@ func (b *slowBody) end(err error) (refused bool) {
 	return b.refused
 }
 
-// setDeadline sets the deadline of the body. When the request has been given up, the handlers around this one may have
-// returned, and the writer of HTTP/2 panics then.
+// setDeadline sets the deadline of the body.
 func (b *slowBody) setDeadline(at time.Time) {
-	if b.req.Context().Err() != nil {
+	ifHandled(b.req, func() { _ = b.controller.SetReadDeadline(at) }) // writers of tests have none
+}
+
+// ifHandled calls use, which uses the writer of a request, unless the request has been given up: the handlers around
+// the one that calls it may have returned, and the writer of HTTP/2 panics then.
+func ifHandled(req *http.Request, use func()) {
+	if req.Context().Err() != nil {
 		return
 	}
 	defer func() { _ = recover() }()
-	_ = b.controller.SetReadDeadline(at) // writers of tests have none
+	use()
 }
 
 // failed is a reader that fails.

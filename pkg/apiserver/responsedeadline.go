@@ -46,14 +46,14 @@ func withResponseDeadline(writes, reads http.Handler, config *genericapiserver.C
 			bounded = &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
 			w = responsewriter.WrapForHTTP1Or2(bounded)
 		}
-		_ = http.NewResponseController(w).SetWriteDeadline(deadline) // writers of tests have none
+		ifHandled(req, func() { _ = http.NewResponseController(w).SetWriteDeadline(deadline) }) // writers of tests have none
 		if req.Method == http.MethodGet || req.Method == http.MethodHead {
 			reads.ServeHTTP(w, req)
 		} else {
 			writes.ServeHTTP(w, req)
 		}
 		if bounded != nil && req.ProtoMajor >= 2 {
-			bounded.flush()
+			ifHandled(req, bounded.flush)
 		}
 	})
 }

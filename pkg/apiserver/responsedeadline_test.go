@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -39,4 +40,46 @@ func TestResponseDeadline(t *testing.T) {
 			t.Errorf("%s: %v, want %v", verb, w.at, want)
 		}
 	}
+}
+
+// TestRequestsThatAreGivenUp: a request that is handled when the handlers around have returned, as after a time in a
+// queue, does not use its writer, which HTTP/2 has taken back.
+func TestRequestsThatAreGivenUp(t *testing.T) {
+	config := &genericapiserver.Config{RequestTimeout: time.Minute, LongRunningFunc: func(*http.Request, *request.RequestInfo) bool { return false }}
+	for _, given := range []string{"before", "meanwhile"} {
+		ctx, giveUp := context.WithCancel(request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: "list"}))
+		w := &takenBack{ResponseWriter: httptest.NewRecorder()}
+		handled := false
+		end := func() { w.isTakenBack = true; giveUp() }
+		handler := withResponseDeadline(nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			handled = true
+			end()
+		}), config, clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)))
+		if given == "before" {
+			end()
+		}
+		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		req.ProtoMajor = 2
+		handler.ServeHTTP(w, req)
+		if !handled {
+			t.Errorf("given up %s: it is not handled", given)
+		}
+	}
+}
+
+// takenBack is a writer as that of HTTP/2, which panics when it is taken back.
+type takenBack struct {
+	http.ResponseWriter
+	isTakenBack bool
+}
+
+// SetWriteDeadline is called by http.ResponseController.
+func (w *takenBack) SetWriteDeadline(time.Time) error { return w.FlushError() }
+
+// FlushError is called by http.ResponseController.
+func (w *takenBack) FlushError() error {
+	if w.isTakenBack {
+		panic("the writer is used after its handler")
+	}
+	return nil
 }
