@@ -202,7 +202,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		})
 		handler = withBodies(withClaimOptions(handler), newBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
 		reads := withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
-		handler = withResponseDeadline(handler, reads, config, clock.RealClock{})
+		handler = withResponseDeadline(withoutConvertedDeletions(handler), reads, config, clock.RealClock{})
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

@@ -5,8 +5,11 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -24,27 +27,38 @@ func withoutPodTemplatesInTables(handler http.Handler) http.Handler {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		if _, ok := conversionOf(req); ok {
+		if isConverted(req, info.APIGroup) {
 			req = req.WithContext(agentsandbox.WithoutPodTemplates(req.Context()))
 		}
 		handler.ServeHTTP(w, req)
 	})
 }
 
-// conversionOf returns the kind that a read is converted to by the generic handlers, if it is.
-func conversionOf(req *http.Request) (kind string, ok bool) {
-	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
-	if !ok || as.Convert == nil {
-		return "", false
+// isConverted reports whether a read of objects of a group is converted by the generic handlers: to a Table or to
+// metadata.
+func isConverted(req *http.Request, group string) bool {
+	types := Codecs.SupportedMediaTypes()
+	if group != v1alpha1.GroupName { // the kinds of agent-sandbox have no protobuf
+		types = slices.DeleteFunc(slices.Clone(types), func(info runtime.SerializerInfo) bool { return !info.EncodesAsText })
 	}
-	return as.Convert.Kind, true
+	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), types, tableConversions{})
+	return ok && as.Convert != nil
 }
 
-// convertedPart reports which part of the objects of a list is in the response, if that is a Table or metadata.
-func convertedPart(req *http.Request) (isWhole, ok bool) {
-	kind, ok := conversionOf(req)
-	include := metav1.IncludeObjectPolicy(req.URL.Query().Get("includeObject"))
-	return kind == "Table" && include == metav1.IncludeObject, ok && (kind != "Table" || include != metav1.IncludeNone)
+// mayBeConverted reports whether a request may have asked for a conversion, whatever its server then negotiates.
+func mayBeConverted(req *http.Request) bool {
+	return strings.Contains(strings.ToLower(req.Header.Get("Accept")), "as=")
+}
+
+// withoutConvertedDeletions answers requests that delete many objects with the objects themselves. As a Table they
+// would be encoded as a whole, as often as a user likes with a dry run.
+func withoutConvertedDeletions(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "deletecollection" && mayBeConverted(req) {
+			req.Header.Set("Accept", runtime.ContentTypeJSON)
+		}
+		handler.ServeHTTP(w, req)
+	})
 }
 
 // tableConversions are the conversions that the generic handlers do.
@@ -64,7 +78,7 @@ func (tableConversions) AllowsMediaTypeTransform(_, subtype string, target *sche
 }
 
 // AllowsServerVersion implements negotiation.EndpointRestrictions.
-func (tableConversions) AllowsServerVersion(string) bool { return false }
+func (tableConversions) AllowsServerVersion(version string) bool { return version == "v1" }
 
 // AllowsStreamSchema implements negotiation.EndpointRestrictions.
 func (tableConversions) AllowsStreamSchema(schema string) bool { return schema == "watch" }

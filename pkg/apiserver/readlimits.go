@@ -5,9 +5,13 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -31,7 +35,7 @@ const (
 // authentication.
 func withReadLimits(handler http.Handler) http.Handler {
 	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
-	converted := newListBudgets()
+	converted := newConvertedLists()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		reader, known := request.UserFrom(req.Context())
@@ -43,10 +47,10 @@ func withReadLimits(handler http.Handler) http.Handler {
 		slots := gets
 		if info.Verb == "list" {
 			slots = lists
-			if isWhole, ok := convertedPart(req); ok {
-				budget := &listBudget{budgets: converted, account: accountOf(req)}
+			if mayBeConverted(req) {
+				budget := &listBudget{budgets: converted.of(reader), account: accountOf(req), isWhole: req.URL.Query().Get("includeObject") == string(metav1.IncludeObject)}
 				defer budget.release()
-				req = req.WithContext(base.WithListBudget(req.Context(), base.ListBudget{IsWhole: isWhole, Reserve: budget.reserve}))
+				req = req.WithContext(base.WithListBudget(req.Context(), base.ListBudget{IsWhole: budget.isWhole, Reserve: budget.reserve}))
 			}
 		}
 		release, ok := slots.Take(accountOf(req))
@@ -59,25 +63,41 @@ func withReadLimits(handler http.Handler) http.Handler {
 	})
 }
 
-// listUnit is the unit in which listBudgets counts.
-const listUnit = 1 << 20
+// listUnit is the unit in which listBudgets count.
+const listUnit = 256 << 10
 
 // listBudgets bound the memory of lists as a Table or as metadata that are encoded or not read yet. The generic handlers
 // encode these as a whole. A unit is of listUnit bytes.
 type listBudgets struct {
 	units *fairness.Slots
-	// most is how many units one list counts for at most.
+	// most is how many units one list may take. A list of whole objects that needs more is refused. One of metadata,
+	// which garbage collectors and quotas need, takes no more.
 	most int
 }
 
-// newListBudgets returns budgets for a sixteenth of the memory of this process. Each list may take four times what it
+// convertedLists has budgets for users, and others for the parts of Kubernetes and its administrators.
+type convertedLists struct{ users, system *listBudgets }
+
+func newConvertedLists() convertedLists { return convertedLists{newListBudgets(), newListBudgets()} }
+
+// of returns the budgets that a user shares.
+func (c convertedLists) of(reader user.Info) *listBudgets {
+	isServiceAccount := strings.HasPrefix(reader.GetName(), serviceaccount.ServiceAccountUsernamePrefix)
+	if slices.Contains(reader.GetGroups(), user.SystemPrivilegedGroup) || strings.HasPrefix(reader.GetName(), "system:") && !isServiceAccount ||
+		slices.Contains(reader.GetGroups(), serviceaccount.MakeNamespaceGroupName(metav1.NamespaceSystem)) {
+		return c.system
+	}
+	return c.users
+}
+
+// newListBudgets returns budgets for a sixteenth of the memory of this process. A list may take four times what it
 // counts for, as JSON and by the growth of buffers. A user has at most half of them.
 func newListBudgets() *listBudgets {
 	limit, ok := memory.Limit()
 	if !ok {
 		limit = 4 << 30
 	}
-	units := max(int(limit/16/listUnit), 16)
+	units := max(int(limit/16/listUnit), 64)
 	return &listBudgets{fairness.NewSlots(units, units/2), units / 4}
 }
 
@@ -85,12 +105,21 @@ func newListBudgets() *listBudgets {
 type listBudget struct {
 	budgets *listBudgets
 	account string
+	// isWhole is set if the list has whole objects, and not only their metadata.
+	isWhole bool
 	taken   []func()
 }
 
 // reserve reserves bytes until release. The error is an API status error.
 func (b *listBudget) reserve(bytes int) error {
-	for range min(bytes/listUnit, b.budgets.most) {
+	units := (bytes + listUnit - 1) / listUnit
+	if units > b.budgets.most {
+		if b.isWhole {
+			return apierrors.NewRequestEntityTooLargeError("the list is too large with includeObject=Object, list fewer objects at a time (limit)")
+		}
+		units = b.budgets.most
+	}
+	for range units {
 		release, ok := b.budgets.units.Take(b.account)
 		if !ok {
 			return apierrors.NewTooManyRequests("the large lists of this user as Table or metadata take too much memory, please try again later, or list fewer objects at a time (limit)", 1)

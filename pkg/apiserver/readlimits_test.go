@@ -78,7 +78,7 @@ func TestReadLimits(t *testing.T) {
 }
 
 // TestListBudgets: the large lists of a user take at most half of the memory for them, however large they are, so
-// that another user gets one. Small ones take nothing, and what is released can be taken again.
+// that another user gets one. What is released can be taken again. Lists of whole objects have a largest size.
 func TestListBudgets(t *testing.T) {
 	budgets := &listBudgets{fairness.NewSlots(16, 8), 4}
 	of := func(account string, bytes int) (*listBudget, error) {
@@ -89,45 +89,71 @@ func TestListBudgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := of("eve", 4*listUnit); err != nil {
+	if _, err := of("eve", 3*listUnit+1); err != nil {
 		t.Fatal(err)
 	}
-	refused, err := of("eve", 2*listUnit)
+	refused, err := of("eve", 1)
 	if !apierrors.IsTooManyRequests(err) {
-		t.Errorf("a third large list: %v", err)
+		t.Errorf("a third list: %v", err)
 	}
 	refused.release()
-	for account, bytes := range map[string]int{"eve": listUnit - 1, "ann": 4 * listUnit} {
-		if _, err := of(account, bytes); err != nil {
-			t.Errorf("%d bytes of %s: %v", bytes, account, err)
-		}
+	if _, err := of("ann", 4*listUnit); err != nil {
+		t.Errorf("a list of another user: %v", err)
 	}
 	first.release()
 	if _, err := of("eve", 2*listUnit); err != nil {
 		t.Errorf("after a release: %v", err)
 	}
+	whole := &listBudget{budgets: budgets, account: "bob", isWhole: true}
+	if err := whole.reserve(4*listUnit + 1); !apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("whole objects of more than the largest size: %v", err)
+	}
 }
 
-// TestConvertedPart: what a list has in memory as a whole follows from its media type and includeObject.
-func TestConvertedPart(t *testing.T) {
-	const table, metadata = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-	for _, tc := range []struct {
-		accept, include string
-		isWhole, ok     bool
+// TestConvertedListsOfTheSystem: users cannot take what garbage collectors and quotas need.
+func TestConvertedListsOfTheSystem(t *testing.T) {
+	lists := newConvertedLists()
+	for name, tc := range map[string]struct {
+		groups   []string
+		isSystem bool
 	}{
-		{"application/json", "", false, false},
-		{"", "Object", false, false},
-		{table, "", false, true},
-		{table, "Metadata", false, true},
-		{table, "Object", true, true},
-		{table, "None", false, false},
-		{metadata, "", false, true},
-		{metadata, "Object", false, true},
+		"eve":                            {[]string{"system:authenticated"}, false},
+		"root":                           {[]string{"system:masters"}, true},
+		"system:kube-controller-manager": {nil, true},
+		"system:serviceaccount:team:eve": {[]string{"system:serviceaccounts", "system:serviceaccounts:team"}, false},
+		"system:serviceaccount:kube-system:generic-garbage-collector": {[]string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}, true},
 	} {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?includeObject="+tc.include, nil)
-		req.Header.Set("Accept", tc.accept)
-		if isWhole, ok := convertedPart(req); isWhole != tc.isWhole || ok != tc.ok {
-			t.Errorf("%s with includeObject=%s: %t %t", tc.accept, tc.include, isWhole, ok)
+		if got := lists.of(&user.DefaultInfo{Name: name, Groups: tc.groups}) == lists.system; got != tc.isSystem {
+			t.Errorf("%s is of the system: %t", name, got)
 		}
+	}
+}
+
+// TestConversions: a read is converted as the handlers of its group negotiate it, and no deletion of many objects is.
+func TestConversions(t *testing.T) {
+	const as = ";as=Table;v=v1;g=meta.k8s.io"
+	for _, tc := range []struct {
+		group, accept  string
+		converted, may bool
+	}{
+		{v1alpha1.GroupName, "application/json", false, false},
+		{v1alpha1.GroupName, "", false, false},
+		{v1alpha1.GroupName, "application/json" + as + ",application/json", true, true},
+		{v1alpha1.GroupName, "application/json" + as + ";sv=v1", true, true},
+		{v1alpha1.GroupName, "application/vnd.kubernetes.protobuf,application/json" + as, false, true},
+		{v1alpha1.AgentsGroup, "application/vnd.kubernetes.protobuf,application/json" + as, true, true},
+		{v1alpha1.GroupName, "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", true, true},
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		req.Header.Set("Accept", tc.accept)
+		if converted, may := isConverted(req, tc.group), mayBeConverted(req); converted != tc.converted || may != tc.may {
+			t.Errorf("%s as %q: converted %t, may be %t", tc.group, tc.accept, converted, may)
+		}
+		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "deletecollection"}))
+		withoutConvertedDeletions(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			if mayBeConverted(req) {
+				t.Errorf("a deletion as %q is converted", tc.accept)
+			}
+		})).ServeHTTP(httptest.NewRecorder(), req)
 	}
 }

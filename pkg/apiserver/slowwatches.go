@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -139,8 +138,9 @@ func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 // writer returns a writer for a watch, which ends by cancel.
 func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request, cancel func()) *watchWriter {
 	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s, cancel: cancel, conn: connections.Find(req), user: accountOf(req)}
-	as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
-	writer.keepsEvents = ok && as.Convert != nil
+	if info, ok := request.RequestInfoFrom(req.Context()); ok {
+		writer.keepsEvents = isConverted(req, info.APIGroup)
+	}
 	query := req.URL.Query()
 	sendsInitial := isTrue(query, "sendInitialEvents")
 	writer.initial = sendsInitial && isTrue(query, "allowWatchBookmarks")

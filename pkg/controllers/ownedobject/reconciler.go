@@ -76,6 +76,9 @@ type Reconciler[T client.Object] struct {
 func (r *Reconciler[T]) Ensure(ctx context.Context, owner client.Object, desired T) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(desired)
 	current, found, err := r.get(ctx, r.Client, key)
+	if err == nil && found && isIncomplete(current) {
+		current, found, err = r.get(ctx, r.Reader, key)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

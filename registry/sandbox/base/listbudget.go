@@ -23,6 +23,9 @@ type ListBudget struct {
 
 type listBudgetKey struct{}
 
+// rowBytes is what a row of a Table takes beside its object.
+const rowBytes = 512
+
 // WithListBudget returns a context for a request whose list takes bytes of a budget.
 func WithListBudget(ctx context.Context, budget ListBudget) context.Context {
 	return context.WithValue(ctx, listBudgetKey{}, budget)
@@ -39,8 +42,9 @@ func (s budgetStorage) GetList(ctx context.Context, key string, opts storage.Lis
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil || !ok {
 		return err
 	}
-	bytes := 0
+	bytes := 0 // rows of a Table count too, whatever is in them
 	if err := meta.EachListItem(list, func(item runtime.Object) error {
+		bytes += rowBytes
 		if whole, ok := item.(interface{ Size() int }); ok && budget.IsWhole {
 			bytes += whole.Size()
 		} else if its, ok := item.(metav1.ObjectMetaAccessor); ok {

@@ -28,7 +28,7 @@ func (twoMaps) GetList(_ context.Context, _ string, _ storage.ListOptions, list 
 // TestListBudget: a list counts for its objects or for their metadata, and fails if the bytes are not left.
 func TestListBudget(t *testing.T) {
 	refused := errors.New("refused")
-	for isWhole, want := range map[bool][2]int{true: {2000, 3000}, false: {10, 500}} { // from, to
+	for isWhole, want := range map[bool][2]int{true: {3000, 4000}, false: {1000, 1500}} { // from, to
 		got := 0
 		ctx := WithListBudget(t.Context(), ListBudget{isWhole, func(bytes int) error {
 			got = bytes
