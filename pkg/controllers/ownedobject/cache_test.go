@@ -25,7 +25,9 @@ func (c lossyCache) Get(ctx context.Context, key client.ObjectKey, object client
 	}
 	_, err := WithoutLarge(
 		func(*v1alpha1.SandboxTemplate) int { return maxCachedItems + 1 },
-		func(template *v1alpha1.SandboxTemplate) { template.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"dropped"}]}}`)} },
+		func(template *v1alpha1.SandboxTemplate) {
+			template.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"dropped"}]}}`)}
+		},
 	)(object)
 	return err
 }
