@@ -34,10 +34,7 @@ var headerLimits = connections.HeaderLimits{Fields: 200, Bytes: 256 << 10}
 // newConnections returns a pool for the memory of this process: before anything is known about a
 // client, its connection takes memory.
 func newConnections() *connections.Pool {
-	limit, ok := memory.Limit()
-	if !ok {
-		limit = 4 << 30
-	}
+	limit := memory.Size()
 	open := max(int(limit/connectionBytes), minConnections)
 	headers := max(open/8, minLargeHeaders)
 	unread := max(int(limit/unreadBytes), minUnread)

@@ -93,10 +93,7 @@ func (c convertedLists) of(reader user.Info) *listBudgets {
 // newListBudgets returns budgets for a sixteenth of the memory of this process. A list may take four times what it
 // counts for, as JSON and by the growth of buffers. A user has at most half of them.
 func newListBudgets() *listBudgets {
-	limit, ok := memory.Limit()
-	if !ok {
-		limit = 4 << 30
-	}
+	limit := memory.Size()
 	units := max(int(limit/16/listUnit), 64)
 	return &listBudgets{fairness.NewSlots(units, units/2), units / 4}
 }

@@ -58,10 +58,7 @@ const watchMemory = 128 << 10
 // the bytes of the event that it writes, so those of one user take a tenth of the memory, and
 // all of them less than half. Those that write nothing take a quarter.
 func DefaultWatchLimits() WatchLimits {
-	limit, ok := memory.Limit()
-	if !ok {
-		limit = 4 << 30
-	}
+	limit := memory.Size()
 	return WatchLimits{UserBytes: limit / 64, Bytes: limit / 16, WriteTimeout: 30 * time.Second, Watches: int(limit / 4 / watchMemory)}
 }
 

@@ -72,11 +72,7 @@ func afterCollection() {
 func adjust() {
 	percent := minPercent
 	if collector.followsHeap {
-		limit, ok := Limit()
-		if !ok {
-			limit = assumedLimit
-		}
-		percent = percentFor(live(), limit)
+		percent = percentFor(live(), Size())
 	}
 	if collector.loads > 0 {
 		percent = max(percent, loadPercent)

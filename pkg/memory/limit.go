@@ -39,6 +39,14 @@ func Limit() (int64, bool) {
 	return limit, limit != math.MaxInt64
 }
 
+// Size returns Go's memory limit, or 4 GiB if there is none. What follows the memory of a program follows this.
+func Size() int64 {
+	if limit, ok := Limit(); ok {
+		return limit
+	}
+	return assumedLimit
+}
+
 // LiveShare returns the share of Go's memory limit that was in use in the heap after the last garbage
 // collection; 0 if there is no limit.
 func LiveShare() float64 {

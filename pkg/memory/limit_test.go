@@ -45,12 +45,12 @@ func TestLimitFromCgroup(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(77 << 20))
-	if got, ok := Limit(); got != 77<<20 || !ok {
-		t.Errorf("limit %d, %t", got, ok)
+	if got, ok := Limit(); got != 77<<20 || !ok || Size() != got {
+		t.Errorf("limit %d, %t, size %d", got, ok, Size())
 	}
 	debug.SetMemoryLimit(math.MaxInt64)
-	if got, ok := Limit(); ok {
-		t.Errorf("limit %d where there is none", got)
+	if got, ok := Limit(); ok || Size() != 4<<30 {
+		t.Errorf("limit %d where there is none, size %d", got, Size())
 	}
 }
 
