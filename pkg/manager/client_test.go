@@ -12,15 +12,18 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/tokens"
 )
 
 // The requests of all clients count against one limit, but not those that keep the lease.
@@ -51,7 +54,7 @@ func TestMetricsKeepToTheirLimit(t *testing.T) {
 	o := *NewOptions()
 	o.KubeAPIQPS, o.KubeAPIBurst = 1e-4, 1
 	cfg := clientConfig(&rest.Config{Host: cluster.URL}, o)
-	metrics, err := metricsHandler(t.Context(), cfg, cluster.Client(), http.NotFoundHandler())
+	metrics, err := tokens.Metrics(logr.Discard(), cfg, cluster.Client(), http.NotFoundHandler(), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,9 +70,10 @@ func addMetrics(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Optio
 	if err != nil {
 		return fmt.Errorf("client for the certificate of metrics: %w", err)
 	}
-	handler, err := metricsHandler(ctx, cfg, mgr.GetHTTPClient(), promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	handler, err := tokens.Metrics(klog.FromContext(ctx), cfg, mgr.GetHTTPClient(),
+		promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}), clock.RealClock{})
 	if err != nil {
-		return err
+		return fmt.Errorf("access to metrics: %w", err)
 	}
 	served := certificates.NewServed(client.Secrets(o.Certificates.Namespace), certificates.ManagerServingSecret, clock.RealClock{})
 	server, err := monitoring.NewServer(ctx, "metrics", o.MetricsBindAddress, &tls.Config{GetCertificate: served.GetCertificate, MinVersion: tls.VersionTLS12}, handler)
@@ -80,18 +81,4 @@ func addMetrics(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Optio
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
 	return mgr.Add(server)
-}
-
-// metricsHandler serves /metrics by a handler, to users who may get that path in the cluster of cfg.
-func metricsHandler(ctx context.Context, cfg *rest.Config, client *http.Client, handler http.Handler) (http.Handler, error) {
-	filter, err := tokens.Metrics(cfg, client, clock.RealClock{})
-	if err != nil {
-		return nil, fmt.Errorf("access to metrics: %w", err)
-	}
-	if handler, err = filter(klog.FromContext(ctx), handler); err != nil {
-		return nil, fmt.Errorf("access to metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", handler)
-	return mux, nil
 }

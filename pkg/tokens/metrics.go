@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -18,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -33,11 +33,11 @@ const (
 	deniedTTL   = 30 * time.Second
 )
 
-// Metrics lets to handlers of metrics who may get their path in the cluster at config, and
-// guards them. It is the filter of controller-runtime (pkg/metrics/filters) except for the guard,
-// which has to know whether it was the token that was bad. Reviews have a limit of their own,
-// whatever that of config is: they take nothing from what else the program asks.
-func Metrics(config *rest.Config, client *http.Client, c clock.Clock) (func(logr.Logger, http.Handler) (http.Handler, error), error) {
+// Metrics returns a handler that serves /metrics by another one, to users who may get that path in the cluster at
+// config. It does what the filter of controller-runtime does (pkg/metrics/filters), with a guard, which has to know
+// whether it was the token that was bad. Reviews have a limit of their own, whatever that of config is: they take
+// nothing from what else the program asks.
+func Metrics(log klog.Logger, config *rest.Config, client *http.Client, handler http.Handler, c clock.Clock) (http.Handler, error) {
 	config = rest.CopyConfig(config)
 	config.RateLimiter, config.QPS, config.Burst = nil, reviewsPerSecond, reviewsAtOnce
 	tokenReviews, err := authenticationv1.NewForConfigAndClient(config, client)
@@ -64,27 +64,27 @@ func Metrics(config *rest.Config, client *http.Client, c clock.Clock) (func(logr
 	}
 	guard := NewGuard(acceptedTTL, c)
 	authentication = guard.Authenticator(authentication)
-	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		return guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			response, ok, err := authentication.AuthenticateRequest(req)
-			if err != nil || !ok {
-				log.V(4).Info("Authentication failed", "reason", err)
-				http.Error(w, "Unauthorized", http.StatusUnauthorized)
-				return
-			}
-			decision, reason, err := authorization.Authorize(req.Context(), authorizer.AttributesRecord{
-				User: response.User, Verb: strings.ToLower(req.Method), Path: req.URL.Path,
-			})
-			switch {
-			case err != nil:
-				log.Error(err, "Authorization failed", "user", response.User.GetName())
-				http.Error(w, "Authorization failed", http.StatusInternalServerError)
-			case decision != authorizer.DecisionAllow:
-				log.V(4).Info("Authorization denied", "user", response.User.GetName(), "reason", reason)
-				http.Error(w, "Forbidden", http.StatusForbidden)
-			default:
-				next.ServeHTTP(w, req)
-			}
-		})), nil
-	}, nil
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		response, ok, err := authentication.AuthenticateRequest(req)
+		if err != nil || !ok {
+			log.V(4).Info("Authentication failed", "reason", err)
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		decision, reason, err := authorization.Authorize(req.Context(), authorizer.AttributesRecord{
+			User: response.User, Verb: strings.ToLower(req.Method), Path: req.URL.Path,
+		})
+		switch {
+		case err != nil:
+			log.Error(err, "Authorization failed", "user", response.User.GetName())
+			http.Error(w, "Authorization failed", http.StatusInternalServerError)
+		case decision != authorizer.DecisionAllow:
+			log.V(4).Info("Authorization denied", "user", response.User.GetName(), "reason", reason)
+			http.Error(w, "Forbidden", http.StatusForbidden)
+		default:
+			handler.ServeHTTP(w, req)
+		}
+	})))
+	return mux, nil
 }

@@ -33,11 +33,8 @@ func TestMetricsFlood(t *testing.T) {
 	}))
 	defer cluster.Close()
 	programs := flowcontrol.NewTokenBucketRateLimiter(1e-4, 1)
-	filter, err := Metrics(&rest.Config{Host: cluster.URL, RateLimiter: programs}, cluster.Client(), clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") }))
+	metrics, err := Metrics(logr.Discard(), &rest.Config{Host: cluster.URL, RateLimiter: programs}, cluster.Client(),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") }), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}

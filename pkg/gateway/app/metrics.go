@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -41,17 +40,11 @@ func serveMetrics(ctx context.Context, address string, secure *tls.Config, confi
 	if err != nil {
 		return fmt.Errorf("client of the cluster: %w", err)
 	}
-	filter, err := tokens.Metrics(config, client, clock.RealClock{})
+	handler, err := tokens.Metrics(klog.FromContext(ctx), config, client, legacyregistry.Handler(), clock.RealClock{})
 	if err != nil {
 		return fmt.Errorf("access to metrics: %w", err)
 	}
-	handler, err := filter(klog.FromContext(ctx), legacyregistry.Handler())
-	if err != nil {
-		return fmt.Errorf("access to metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", handler)
-	server, err := monitoring.NewServer(ctx, "metrics", address, secure, mux)
+	server, err := monitoring.NewServer(ctx, "metrics", address, secure, handler)
 	if err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
