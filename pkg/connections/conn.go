@@ -17,10 +17,6 @@ import (
 // errNoSlot is the error of a read from a connection that was closed because it got no slot for large headers.
 var errNoSlot = errors.New("no slot is left for a connection with large headers")
 
-// MaxFrame is how many bytes a frame of HTTP/2 may have that a server reads, the least that the protocol allows.
-// net/http allocates a frame when it knows its length, and keeps that buffer as long as the connection is open.
-const MaxFrame = 16 << 10
-
 // listener accepts the connections that its pool admits, and closes others at once.
 type listener struct {
 	net.Listener

@@ -13,14 +13,13 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-
-	"github.com/sandlot-io/sandlot/pkg/connections"
 )
 
 // TestLargeFrames: a frame of a sandbox beyond 16 KiB, the default of clients of net/http, ends its connection before
 // anything is kept for it.
 func TestLargeFrames(t *testing.T) {
-	for bytes, wantsPing := range map[int]bool{connections.MaxFrame: true, connections.MaxFrame + 1: false} {
+	const maxFrame = 16 << 10
+	for bytes, wantsPing := range map[int]bool{maxFrame: true, maxFrame + 1: false} {
 		near, far := net.Pipe()
 		transport := new(Proxy).newHTTP2Transport()
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return near, nil }

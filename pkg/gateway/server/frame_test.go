@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-
-	"github.com/sandlot-io/sandlot/pkg/connections"
 )
 
 // TestLargeFrames: a frame beyond the limit ends the connection before anything is kept for it.
@@ -20,8 +18,8 @@ func TestLargeFrames(t *testing.T) {
 		bytes int
 		want  http2.FrameType
 	}{
-		"at the limit": {connections.MaxFrame, http2.FramePing},
-		"beyond it":    {connections.MaxFrame + 1, http2.FrameGoAway},
+		"at the limit": {maxFrame, http2.FramePing},
+		"beyond it":    {maxFrame + 1, http2.FrameGoAway},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := s.dial(t.Context(), "", "")

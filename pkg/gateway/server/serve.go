@@ -46,6 +46,9 @@ const (
 	// streamBuffer is how many bytes of the body of a request of HTTP/2 the server keeps before the handler
 	// reads them. With that, a request that is forwarded takes up to 100 KiB.
 	streamBuffer = 64 << 10
+	// maxFrame is how many bytes a frame of HTTP/2 may have, the least that the protocol allows. net/http allocates a
+	// frame when it knows its length, and keeps that buffer as long as the connection is open.
+	maxFrame = 16 << 10
 	// maxUnread is how many responses of HTTP/2 may be unread for unreadAfter. A source has at most a quarter.
 	maxUnread, unreadAfter = 8192, 2 * time.Second
 	// responseGrace is how long a connection is not closed for another after its last request was handled.
@@ -117,7 +120,7 @@ func serveListener(ctx context.Context, listener net.Listener, config *tls.Confi
 		Protocols:         new(http.Protocols),
 		// Limits what the server keeps for streams that are not read.
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReadFrameSize: connections.MaxFrame,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReadFrameSize: maxFrame,
 			// Bodies that are not read do not stop those of other requests.
 			MaxReceiveBufferPerConnection: maxStreams * streamBuffer,
 			SendPingTimeout:               30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
