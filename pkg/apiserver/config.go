@@ -202,7 +202,10 @@ func (cfg *Config) Complete() CompletedConfig {
 		})
 		handler = withBodies(withClaimOptions(handler), newBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
 		reads := withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
-		handler = withResponseDeadline(withoutConvertedDeletions(handler), reads, config, clock.RealClock{})
+		handler = byMethod{
+			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: withoutConvertedDeletions(handler), others: handler,
+		}
+		handler = withResponseDeadline(handler, config, clock.RealClock{})
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -211,6 +214,21 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}
+}
+
+// byMethod handles requests by their method: what only some methods need is not on the path of a create.
+type byMethod map[string]http.Handler
+
+// others is the key of the handler of other methods.
+const others = ""
+
+// ServeHTTP implements http.Handler.
+func (h byMethod) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	handler, ok := h[req.Method]
+	if !ok {
+		handler = h[others]
+	}
+	handler.ServeHTTP(w, req)
 }
 
 // Server is the API server.

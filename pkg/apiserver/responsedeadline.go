@@ -34,9 +34,8 @@ const (
 // withResponseDeadline ends responses whose clients do not read: when the time limit of their requests is over by
 // responseGrace, and sooner those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority
 // and fairness. The generic timeout does not end them: it waits for the write that stands. Long-running requests
-// have no deadline here; watches have their own, for each write. It has to be inside of authentication. Reads, which
-// watches are too, are handled by reads, and other requests by writes.
-func withResponseDeadline(writes, reads http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
+// have no deadline here; watches have their own, for each write. It has to be inside of authentication.
+func withResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
 	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var bounded *boundedResponse
@@ -47,11 +46,7 @@ func withResponseDeadline(writes, reads http.Handler, config *genericapiserver.C
 			w = responsewriter.WrapForHTTP1Or2(bounded)
 		}
 		ifHandled(req, func() { _ = http.NewResponseController(w).SetWriteDeadline(deadline) }) // writers of tests have none
-		if req.Method == http.MethodGet || req.Method == http.MethodHead {
-			reads.ServeHTTP(w, req)
-		} else {
-			writes.ServeHTTP(w, req)
-		}
+		handler.ServeHTTP(w, req)
 		if bounded != nil && req.ProtoMajor >= 2 {
 			ifHandled(req, bounded.flush)
 		}
