@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
 // bodyLimits bound how long bodies of requests may take.
@@ -29,13 +31,28 @@ type bodyLimits struct {
 	timeout time.Duration
 	// maxBytes is how many bytes of a body are read.
 	maxBytes int64
+	// large are taken by requests that may take much memory while they are handled. A user who has none left waits
+	// for largeWait.
+	large     *fairness.Slots
+	largeWait time.Duration
 }
+
+const (
+	// largeBody is from how many bytes a body counts as large.
+	largeBody = 64 << 10
+	// largeMemory is the memory of the server for each request that counts as large. It takes about 3 MiB.
+	largeMemory = 8 << 20
+)
 
 // bodyRate is how many bytes of a body arrive in a second at least.
 const bodyRate = 64 << 10
 
 func newBodyLimits(maxBytes int64) *bodyLimits {
-	return &bodyLimits{slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes}
+	large := max(int(memory.Size()/largeMemory), 64)
+	return &bodyLimits{
+		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
+		large: fairness.NewSlots(large, large/2), largeWait: time.Second,
+	}
 }
 
 // withBodies reads the body of a request before the request is handled. A request whose body does not arrive has a
@@ -49,6 +66,14 @@ func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.
 			handler.ServeHTTP(w, req)
 			return
 		}
+		if mayBeLarge(req) {
+			release, err := limits.waitForLarge(req)
+			if err != nil {
+				refuse(w, req, info, err)
+				return
+			}
+			defer release()
+		}
 		body, err := limits.read(w, req)
 		if err != nil {
 			refuse(w, req, info, err)
@@ -57,6 +82,22 @@ func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.
 		req.Body = body
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// mayBeLarge reports whether a request with a body may take much memory. A patch may be of a large object, and a dry
+// run of one stores nothing that etcdquota would count.
+func mayBeLarge(req *http.Request) bool {
+	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > largeBody
+}
+
+// waitForLarge waits for a slot for a request that may take much memory. The error is an API status error.
+func (l *bodyLimits) waitForLarge(req *http.Request) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(req.Context(), l.largeWait)
+	defer cancel()
+	if release, err = l.large.Wait(ctx, accountOf(req)); err != nil {
+		return nil, apierrors.NewTooManyRequests("too many patches and large requests of this user are under way, please try again later", 1)
+	}
+	return release, nil
 }
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,7 +94,9 @@ func TestSlowBodies(t *testing.T) {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
 			const most = 3
 			slots := fairness.NewSlots(100, most)
-			s := startBodyServer(t, &bodyLimits{slots: slots, slowAfter: time.Millisecond, timeout: time.Hour, maxBytes: 1 << 20})
+			s := startBodyServer(t, &bodyLimits{
+				slots: slots, slowAfter: time.Millisecond, timeout: time.Hour, maxBytes: 1 << 20, large: fairness.NewSlots(100, 100), largeWait: time.Hour,
+			})
 			const eve = "system:serviceaccount:team:eve"
 			var slow []*io.PipeWriter
 			var answers []chan string
@@ -138,7 +141,10 @@ func TestSlowBodies(t *testing.T) {
 func TestBodiesThatDoNotArrive(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
-			s := startBodyServer(t, &bodyLimits{slots: fairness.NewSlots(10, 10), slowAfter: time.Millisecond, timeout: time.Millisecond, maxBytes: 1000})
+			s := startBodyServer(t, &bodyLimits{
+				slots: fairness.NewSlots(10, 10), slowAfter: time.Millisecond, timeout: time.Millisecond, maxBytes: 1000,
+				large: fairness.NewSlots(100, 100), largeWait: time.Hour,
+			})
 			write, answer := s.post(t.Context(), t, "ann", "/", http2)
 			defer write.Close()
 			go func() { _, _ = io.WriteString(write, strings.Repeat("x", 1000)) }() // all that may come, without an end
@@ -168,5 +174,61 @@ func TestLargeBodies(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader("12"), failed{net.ErrClosed}, bytes.NewReader(nil))
 	if text, err := read(broken); text != "12" || err == nil {
 		t.Errorf("a broken body is %q, %v", text, err)
+	}
+}
+
+// TestLargeRequests: a user has at most half of the slots for patches and requests with large bodies. More wait, and
+// are refused in the end. Small requests, and those of others, are not affected.
+func TestLargeRequests(t *testing.T) {
+	limits := newBodyLimits(1 << 20)
+	limits.large, limits.largeWait = fairness.NewSlots(4, 2), time.Millisecond
+	began, end := make(chan struct{}), make(chan struct{})
+	type stands struct{}
+	handler := withBodies(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		if req.Context().Value(stands{}) != nil {
+			began <- struct{}{}
+			<-end
+		}
+	}), limits, func(*http.Request, *request.RequestInfo) bool { return false })
+	do := func(ctx context.Context, name, method string, body io.Reader) *httptest.ResponseRecorder {
+		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: name})
+		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
+			IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxtemplates",
+		})
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/?dryRun=All", body))
+		return w
+	}
+	small, large := func() io.Reader { return strings.NewReader("{}") }, func() io.Reader { return bytes.NewReader(make([]byte, largeBody+1)) }
+	var wait sync.WaitGroup
+	for method, body := range map[string]io.Reader{http.MethodPatch: small(), http.MethodPost: large()} {
+		wait.Go(func() {
+			if w := do(context.WithValue(t.Context(), stands{}, true), "eve", method, body); w.Code != http.StatusOK {
+				t.Errorf("%s within the limit: %d", method, w.Code)
+			}
+		})
+		<-began
+	}
+	for _, tc := range []struct {
+		name, method string
+		body         io.Reader
+		code         int
+	}{
+		{"eve", http.MethodPatch, small(), http.StatusTooManyRequests},
+		{"eve", http.MethodPut, large(), http.StatusTooManyRequests},
+		{"eve", http.MethodPost, io.MultiReader(small()), http.StatusTooManyRequests}, // of a length that is not known
+		{"eve", http.MethodPost, small(), http.StatusOK},
+		{"eve", http.MethodDelete, http.NoBody, http.StatusOK},
+		{"ann", http.MethodPatch, small(), http.StatusOK},
+	} {
+		w := do(t.Context(), tc.name, tc.method, tc.body)
+		if w.Code != tc.code || tc.code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s of %s: %d, want %d", tc.method, tc.name, w.Code, tc.code)
+		}
+	}
+	close(end)
+	wait.Wait()
+	if w := do(t.Context(), "eve", http.MethodPatch, small()); w.Code != http.StatusOK {
+		t.Errorf("after the others have ended: %d", w.Code)
 	}
 }
