@@ -21,17 +21,7 @@ func validateAgentClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLi
 	errs := validateAgentSource(spec, path)
 	errs = append(errs, validateAgentEnv(spec.Env, path.Child("env"))...)
 	errs = append(errs, validateAgentVolumes(spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
-	errs = append(errs, validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))...)
-	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
-	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)
-	errs = append(errs, validateClaimReplicas(spec, path.Child("replicas"))...)
-	errs = append(errs, validateTimeout(spec.ClaimTimeout, old.ClaimTimeout, limits.MaxTimeout, path, "claimTimeout")...)
-	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, old.WaitReadyTimeout, limits.MaxWaitReadyTimeout, path, "waitReadyTimeout")...)
-	errs = append(errs, validateClaimMetadata(spec, old, limits, path)...)
-	errs = append(errs, validateRuntimes(spec.Runtimes, path.Child("runtimes"))...)
-	errs = append(errs, validateClaimRuntime(spec, old, path)...)
-	errs = append(errs, validateInplaceUpdate(spec, old, path)...)
-	return append(errs, validateLifecycle(spec, old, path)...)
+	return append(errs, validateAnyClaimSpec(spec, old, limits, path)...)
 }
 
 // validateAgentSource checks that the claim says where its sandbox comes from.

@@ -131,19 +131,31 @@ func validateClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits,
 	errs = append(errs, validateFreshPool(spec, path)...)
 	errs = append(errs, validateClaimEnv(spec.Env, path.Child("env"))...)
 	errs = append(errs, validateClaimVolumes(spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
-	errs = append(errs, validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))...)
+	errs = append(errs, validatePauseTime(spec, path.Child("pauseTime"))...)
+	if spec.AdditionalPodMetadata != nil {
+		errs = append(errs, validateAdditionalPodMetadata(spec, old, path)...)
+	}
+	return append(errs, validateAnyClaimSpec(spec, old, limits, path)...)
+}
+
+// validateAnyClaimSpec checks what the claims of all APIs have.
+func validateAnyClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits, path *field.Path) field.ErrorList {
+	errs := validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))
 	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
 	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)
 	errs = append(errs, validateClaimReplicas(spec, path.Child("replicas"))...)
 	errs = append(errs, validateTimeout(spec.ClaimTimeout, old.ClaimTimeout, limits.MaxTimeout, path, "claimTimeout")...)
 	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, old.WaitReadyTimeout, limits.MaxWaitReadyTimeout, path, "waitReadyTimeout")...)
-	errs = append(errs, validatePauseTime(spec, path.Child("pauseTime"))...)
 	errs = append(errs, validateClaimMetadata(spec, old, limits, path)...)
 	errs = append(errs, validateRuntimes(spec.Runtimes, path.Child("runtimes"))...)
 	errs = append(errs, validateClaimRuntime(spec, old, path)...)
-	errs = append(errs, validateInplaceUpdate(spec, old, path)...)
-	errs = append(errs, validateAdditionalPodMetadata(spec, old, path)...)
-	return append(errs, validateLifecycle(spec, old, path)...)
+	if spec.InplaceUpdate != nil {
+		errs = append(errs, validateInplaceUpdate(spec.InplaceUpdate, old.InplaceUpdate, path.Child("inplaceUpdate"))...)
+	}
+	if spec.Lifecycle != nil {
+		errs = append(errs, validateLifecycle(spec.Lifecycle, path.Child("lifecycle"))...)
+	}
+	return errs
 }
 
 // validatePauseTime wants a sandbox to be paused before it is deleted.

@@ -20,10 +20,8 @@ const maxImage = 1024
 
 // validateInplaceUpdate checks what a claim changes of its sandboxes, unless it is what
 // the claim says already.
-func validateInplaceUpdate(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	path = path.Child("inplaceUpdate")
-	update := spec.InplaceUpdate
-	if update == nil || apiequality.Semantic.DeepEqual(update, old.InplaceUpdate) {
+func validateInplaceUpdate(update, old *v1alpha1.SandboxClaimInplaceUpdateOptions, path *field.Path) field.ErrorList {
+	if apiequality.Semantic.DeepEqual(update, old) {
 		return nil
 	}
 	r := update.Resources

@@ -13,16 +13,6 @@ var shutdownPolicies = []v1alpha1.ShutdownPolicy{
 	v1alpha1.ShutdownDelete, v1alpha1.ShutdownDeleteForeground, v1alpha1.ShutdownRetain,
 }
 
-// validateLifecycle checks when a claim ends, and how. A time that has passed is allowed:
-// it ends the claim at once.
-func validateLifecycle(spec, _ *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	lifecycle := spec.Lifecycle
-	if lifecycle == nil {
-		return nil
-	}
-	return validateLifecycleEnd(lifecycle, path.Child("lifecycle"))
-}
-
 // validateClaimDefaults validates claimDefaults of a set. They must not have a shutdownTime:
 // claims that are created after it would expire at once.
 func validateClaimDefaults(defaults *v1alpha1.SandboxClaimDefaults, path *field.Path) field.ErrorList {
@@ -30,14 +20,15 @@ func validateClaimDefaults(defaults *v1alpha1.SandboxClaimDefaults, path *field.
 		return nil
 	}
 	path = path.Child("lifecycle")
-	errs := validateLifecycleEnd(defaults.Lifecycle, path)
+	errs := validateLifecycle(defaults.Lifecycle, path)
 	if defaults.Lifecycle.ShutdownTime != nil {
 		errs = append(errs, field.Forbidden(path.Child("shutdownTime"), "must not be set, because all claims of the pool would expire at the same time; set ttlSecondsAfterFinished"))
 	}
 	return errs
 }
 
-func validateLifecycleEnd(lifecycle *v1alpha1.SandboxClaimLifecycle, path *field.Path) field.ErrorList {
+// validateLifecycle checks when a claim ends, and how. A time that has passed is allowed: it ends the claim at once.
+func validateLifecycle(lifecycle *v1alpha1.SandboxClaimLifecycle, path *field.Path) field.ErrorList {
 	errs := validateEnum(lifecycle.ShutdownPolicy, shutdownPolicies, path.Child("shutdownPolicy"))
 	if ttl := lifecycle.TTLSecondsAfterFinished; ttl != nil && *ttl < 0 {
 		errs = append(errs, field.Invalid(path.Child("ttlSecondsAfterFinished"), *ttl, "must be at least 0, which is at once"))
