@@ -16,8 +16,12 @@ import (
 
 // warn warns the client of a claim of what it does not get.
 func warn(ctx context.Context, claim *v1alpha1.SandboxClaim, n notDone) {
-	warnOfHeldBack(ctx, sets.List(n.heldBack))
-	warnOfRuntimes(ctx, claim, sets.List(n.withoutRuntime))
+	if n.heldBack.Len() > 0 {
+		warnOfHeldBack(ctx, sets.List(n.heldBack))
+	}
+	if n.withoutRuntime.Len() > 0 {
+		warnOfRuntimes(ctx, claim, sets.List(n.withoutRuntime))
+	}
 }
 
 // maxWarned is how many fields one warning names.
@@ -26,9 +30,6 @@ const maxWarned = 5
 // warnOfHeldBack warns the client of which of its labels and annotations are not on all of
 // the pods.
 func warnOfHeldBack(ctx context.Context, fields []string) {
-	if len(fields) == 0 {
-		return
-	}
 	named := strings.Join(fields[:min(len(fields), maxWarned)], ", ")
 	if more := len(fields) - maxWarned; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)

@@ -17,9 +17,8 @@ var inplaceUpdatePath = field.NewPath("spec", "inplaceUpdate")
 
 // ignoredResources warns of resources in the inplaceUpdate of a claim that are not
 // applied, if they are new.
-func ignoredResources(spec, old *v1alpha1.SandboxClaimSpec) []string {
-	update := spec.InplaceUpdate
-	if update == nil || update.Resources == nil || apiequality.Semantic.DeepEqual(update, old.InplaceUpdate) {
+func ignoredResources(update, old *v1alpha1.SandboxClaimInplaceUpdateOptions) []string {
+	if update.Resources == nil || apiequality.Semantic.DeepEqual(update, old) {
 		return nil
 	}
 	path := inplaceUpdatePath.Child("resources")

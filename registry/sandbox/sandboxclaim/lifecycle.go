@@ -16,9 +16,6 @@ import (
 // lifecycleWarnings warns of a lifecycle that is over already, and of one that nothing may
 // come of because ttlAfterCompleted deletes the claim first.
 func lifecycleWarnings(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path, now time.Time) []string {
-	if spec.Lifecycle == nil {
-		return nil
-	}
 	had := old.Lifecycle
 	if had == nil {
 		had = &v1alpha1.SandboxClaimLifecycle{}

@@ -176,8 +176,13 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)
 	}
-	warnings = append(warnings, ignoredResources(spec, old)...)
-	return append(warnings, lifecycleWarnings(spec, old, path, s.clock.Now())...)
+	if spec.InplaceUpdate != nil {
+		warnings = append(warnings, ignoredResources(spec.InplaceUpdate, old.InplaceUpdate)...)
+	}
+	if spec.Lifecycle != nil {
+		warnings = append(warnings, lifecycleWarnings(spec, old, path, s.clock.Now())...)
+	}
+	return warnings
 }
 
 // GetAttrs returns what selectors of lists and watches select by.
