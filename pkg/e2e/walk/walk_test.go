@@ -76,7 +76,7 @@ func testWalk(t *testing.T, executed map[string]map[int]bool) {
 	}
 	var want size
 	read(t, walkRecord, &want)
-	if got.Files > want.Files || got.Functions > want.Functions || got.Lines > want.Lines {
+	if isMore(got.Files, want.Files) || isMore(got.Functions, want.Functions) || isMore(got.Lines, want.Lines) {
 		t.Errorf("a warm claim executes more of our code than is recorded (-recorded +got):\n%s", cmp.Diff(want, got))
 	}
 	// Work that the server does from time to time may be missing, so small differences are ignored.
@@ -84,6 +84,10 @@ func testWalk(t *testing.T, executed map[string]map[int]bool) {
 		t.Errorf("a warm claim executes less of our code: record that with -update (-recorded +got):\n%s", cmp.Diff(want, got))
 	}
 }
+
+// isMore reports whether a count is more than a hundredth above what is recorded. Whether an event arrives before or after
+// the response of a claim changes a few lines.
+func isMore(got, want int) bool { return 100*got > 101*want }
 
 // block is a line of a coverage profile without its count.
 var block = regexp.MustCompile(`^` + regexp.QuoteMeta(module) + `(\S+\.go):(\d+)\.\d+,(\d+)\.\d+ \d+ (\d+)$`)
