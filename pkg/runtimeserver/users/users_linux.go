@@ -58,14 +58,14 @@ type User struct {
 	own bool
 }
 
-// Own returns the user that this program runs as, who need not have an account.
+// Own returns the user that this program runs as, who need not have an account. HOME goes before the home of the account.
 func Own() User {
-	u := User{uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), own: true}
+	u := User{Home: os.Getenv("HOME"), uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), own: true}
 	if account, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
-		u.Name, u.Home = account.Username, account.HomeDir
+		u.Name, u.Home = account.Username, cmp.Or(u.Home, account.HomeDir)
 	}
 	u.Name = cmp.Or(u.Name, strconv.Itoa(os.Getuid()))
-	u.Home = cmp.Or(u.Home, os.Getenv("HOME"), "/")
+	u.Home = cmp.Or(u.Home, "/")
 	return u
 }
 
