@@ -85,6 +85,8 @@ type Options struct {
 	Simulate bool
 	// SimulatedStartDelay is how long a simulated sandbox takes to become Running.
 	SimulatedStartDelay time.Duration
+	// SimulatedProcesses run agent-runtimes in simulated sandboxes; nil runs nothing in them.
+	SimulatedProcesses simulated.Processes
 }
 
 // ClaimEvents is which claims get events. An event is a write to the cluster's own etcd.
@@ -154,7 +156,9 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	}
 	if o.Simulate {
 		return append(all,
-			simulated.New(c, lookup, clk, simulated.Options{Workers: o.SandboxWorkers, StartDelay: o.SimulatedStartDelay}),
+			simulated.New(c, lookup, clk, simulated.Options{
+				Workers: o.SandboxWorkers, StartDelay: o.SimulatedStartDelay, Processes: o.SimulatedProcesses,
+			}),
 			simulated.NewExpiry(c, clk, o.SandboxWorkers),
 			garbagecollector.New(c, reader, o.SandboxWorkers),
 		)

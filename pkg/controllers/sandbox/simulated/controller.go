@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulated stands in for pods where there is no cluster: a set time after its
-// creation a sandbox is Running and has an address, at which nothing listens. It is
+// creation a sandbox is Running and has an address, at which nothing listens unless Processes run there. It is
 // paused at once, and runs again a set time after it is resumed, or given back to its pool. The API, the store and
 // the allocation around it are the real ones.
 package simulated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -46,6 +48,8 @@ type Options struct {
 	// StartDelay is how long a sandbox takes from its creation to Running, and from
 	// the end of a pause.
 	StartDelay time.Duration
+	// Processes run agent-runtimes in sandboxes; nil runs nothing.
+	Processes Processes
 }
 
 // Controller simulates the start of sandboxes, and their pauses.
@@ -73,19 +77,30 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(queue.Options(c.options.Workers)).
 		Watches(&v1alpha1.Sandbox{}, c.events(), builder.WithPredicates(predicate.Funcs{CreateFunc: c.hasStep})).
-		Watches(&v1alpha1.SandboxTemplate{}, users.Events(c.enqueueStarting)).
-		Complete(c)
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(c.enqueueStarting))
+	if c.options.Processes != nil {
+		b = b.WatchesRawSource(source.Func(c.enqueueEnded))
+	}
+	return b.Complete(c)
 }
 
 // hasStep reports whether there is anything to do for a sandbox that is seen for the first
 // time, of which there may be very many.
 func (c *Controller) hasStep(e event.CreateEvent) bool {
 	sandbox, ok := e.Object.(*v1alpha1.Sandbox)
-	return ok && stepOf(sandbox, c.clock.Now()) != none
+	return ok && c.stepOf(sandbox) != none
+}
+
+// stepOf returns the next step of a sandbox. One whose process has ended has failed.
+func (c *Controller) stepOf(sandbox *v1alpha1.Sandbox) step {
+	if c.isLost(sandbox) {
+		return lost
+	}
+	return stepOf(sandbox, c.clock.Now())
 }
 
 // events queues a sandbox for its next step. A sandbox without a next step is not queued. An
@@ -122,6 +137,9 @@ func (c *Controller) events() handler.EventHandler {
 			now := c.clock.Now()
 			next := stepOf(after, now)
 			edited := before.Generation != after.Generation && !claims.IsObserved(&after.Status, after.Generation)
+			if c.options.Processes != nil && !hasEnded(before) && hasEnded(after) {
+				q.Add(queue.RequestFor(after))
+			}
 			if next == stepOf(before, now) && before.UID == after.UID && !edited {
 				return
 			}
@@ -134,6 +152,11 @@ func (c *Controller) events() handler.EventHandler {
 				q.Add(queue.RequestFor(after))
 			}
 		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) {
+			if c.options.Processes != nil {
+				q.Add(queue.RequestFor(e.Object))
+			}
+		},
 	}
 }
 
@@ -142,11 +165,14 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	sandbox := &v1alpha1.Sandbox{}
 	if err := c.client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil
+			return reconcile.Result{}, c.stopProcess(req.NamespacedName, nil)
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
-	step := stepOf(sandbox, c.clock.Now())
+	if err := c.stopProcess(req.NamespacedName, sandbox); err != nil {
+		return reconcile.Result{}, err
+	}
+	step := c.stepOf(sandbox)
 	if step == none {
 		return reconcile.Result{}, nil
 	}
@@ -202,10 +228,15 @@ func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) 
 	if err != nil {
 		return reconcile.TerminalError(err)
 	}
+	if c.options.Processes != nil {
+		if err := c.changeProcess(ctx, s, sandbox, &status); err != nil {
+			return errors.Join(err, c.wait(ctx, sandbox, v1alpha1.ReasonStartContainerFailed, err))
+		}
+	}
 	return c.patchStatus(ctx, sandbox, status)
 }
 
-// wait writes to the status what template the sandbox waits for. A change of that queues
+// wait writes to the status what the sandbox waits for. A change of its template queues
 // the sandbox.
 func (c *Controller) wait(ctx context.Context, sandbox *v1alpha1.Sandbox, reason string, why error) error {
 	status, err := statusWaiting(sandbox, reason, why, c.clock.Now())

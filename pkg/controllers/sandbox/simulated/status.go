@@ -48,6 +48,8 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	case observe:
 		setServiceFQDN(&status, sandbox)
 		return status, nil
+	case lost:
+		return statusLost(&status, sandbox.Generation, now), nil
 	case start:
 		return statusStarted(&status, sandbox, template, now)
 	case pause:

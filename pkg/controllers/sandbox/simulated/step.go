@@ -32,6 +32,8 @@ const (
 	observe
 	// clean: it is being recycled, and is still as it was.
 	clean
+	// lost: the process of its agent-runtime has ended.
+	lost
 	// release: it is being deleted, and has the finalizer of a controller of pods.
 	release
 )
