@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -197,13 +198,13 @@ func (s *session) run(ctx context.Context, streams genericiooptions.IOStreams, s
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w while a command ran in sandbox %s/%s", interrupted, s.namespace, sandbox)
 	case apierrors.IsNotFound(err):
-		return s.noPod(ctx, sandbox, err)
+		return s.runWithoutPod(ctx, streams, sandbox, r, err)
 	}
 	return err
 }
 
-// noPod says why a sandbox has no pod.
-func (s *session) noPod(ctx context.Context, name string, missing error) error {
+// runWithoutPod runs a command in a sandbox whose agent-runtime is a process, or says why the sandbox has no pod.
+func (s *session) runWithoutPod(ctx context.Context, streams genericiooptions.IOStreams, name string, r remote, missing error) error {
 	sandbox, err := s.agents.Sandboxes(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -211,6 +212,9 @@ func (s *session) noPod(ctx context.Context, name string, missing error) error {
 	case err != nil: // who may exec need not be one who may read sandboxes
 		return missing
 	case apierrors.HasStatusCause(missing, metav1.CauseTypeUnexpectedServerResponse):
+		if meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) != nil {
+			return s.runByRuntime(ctx, streams, sandbox, r)
+		}
 		return fmt.Errorf("sandbox %s/%s is simulated: this server has no pods that a command could run in", s.namespace, name)
 	}
 	return fmt.Errorf("sandbox %s/%s is %s and has no pod now: %w", s.namespace, name, orNone(string(sandbox.Status.Phase)), missing)
