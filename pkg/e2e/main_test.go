@@ -34,7 +34,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	if err := program.Build(dir, "sandlot", "sandlot-apiserver", "sandlot-controller-manager", "kubectl-sandlot"); err != nil {
+	if err := program.Build(dir, "sandlot", "sandlot-apiserver", "sandlot-controller-manager", "kubectl-sandlot", "sandlot-runtime"); err != nil {
 		return program.Complain(err)
 	}
 	return m.Run()

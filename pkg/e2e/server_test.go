@@ -34,12 +34,18 @@ func launch(t testing.TB, dir string, args ...string) *server {
 // awaitRunning waits until a sandbox runs.
 func (s *server) awaitRunning(t testing.TB, namespace, name string) {
 	t.Helper()
+	s.awaitPhase(t, namespace, name, v1alpha1.SandboxRunning)
+}
+
+// awaitPhase waits until a sandbox is in a phase.
+func (s *server) awaitPhase(t testing.TB, namespace, name string, want v1alpha1.SandboxPhase) {
+	t.Helper()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sandbox, err := s.Client.AgentsV1alpha1().Sandboxes(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if sandbox.Status.Phase != v1alpha1.SandboxRunning {
+		if sandbox.Status.Phase != want {
 			return fmt.Errorf("sandbox %s is %q", name, sandbox.Status.Phase)
 		}
 		return nil

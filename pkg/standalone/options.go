@@ -19,6 +19,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
+// What runs in sandboxes.
+const (
+	// SandboxesSimulated is nothing: sandboxes only have a status.
+	SandboxesSimulated = "simulated"
+	// SandboxesProcesses is an agent-runtime for each sandbox that declares one, as a process of this machine.
+	SandboxesProcesses = "processes"
+)
+
 // Options are what the command line says about a run.
 type Options struct {
 	// DataDir holds all that is to survive the run.
@@ -30,6 +38,10 @@ type Options struct {
 	Kubeconfig string
 	// SimulatedStartDelay is how long a simulated sandbox takes to start.
 	SimulatedStartDelay time.Duration
+	// Sandboxes is what runs in sandboxes: SandboxesSimulated or SandboxesProcesses.
+	Sandboxes string
+	// RuntimeProgram is the path of sandlot-runtime, for SandboxesProcesses. Empty is beside this program, or in PATH.
+	RuntimeProgram string
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is half of the changes that
@@ -52,6 +64,7 @@ func NewOptions() *Options {
 		BindAddress:         net.IPv4(127, 0, 0, 1),
 		SecurePort:          6543,
 		SimulatedStartDelay: 200 * time.Millisecond,
+		Sandboxes:           SandboxesSimulated,
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         options.NewClaimLimits(),
 		E2B:                 newE2BOptions(),
@@ -66,6 +79,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
 		"File to write the kubeconfig to. Other contexts in it are kept. The default is kubeconfig in the data directory.")
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "Time that a simulated Sandbox takes to become Running.")
+	fs.StringVar(&o.Sandboxes, "sandboxes", o.Sandboxes, ""+
+		"What runs in Sandboxes: simulated (nothing), or processes (an agent-runtime for each Sandbox that declares one, as a process of this machine). "+
+		"Processes isolate nothing: commands run as the current user. Use them for your own code only.")
+	fs.StringVar(&o.RuntimeProgram, "runtime-program", o.RuntimeProgram, ""+
+		"Path of sandlot-runtime, for --sandboxes=processes. The default is the program beside this one, or in PATH.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"Maximum time that the creation of a SandboxClaim waits for Sandboxes before the response is sent with those that were bound.")
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
@@ -108,6 +126,9 @@ func (o *Options) Validate() error {
 	}
 	if o.SimulatedStartDelay < 0 {
 		errs = append(errs, errors.New("--simulated-start-delay must not be negative"))
+	}
+	if o.Sandboxes != SandboxesSimulated && o.Sandboxes != SandboxesProcesses {
+		errs = append(errs, fmt.Errorf("--sandboxes %q is neither %s nor %s", o.Sandboxes, SandboxesSimulated, SandboxesProcesses))
 	}
 	if o.E2BAddress != "" {
 		if _, _, err := net.SplitHostPort(o.E2BAddress); err != nil {

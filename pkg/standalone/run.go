@@ -23,6 +23,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/datadir"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
 	"github.com/sandlot-io/sandlot/pkg/manager"
@@ -74,12 +75,15 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	fmt.Fprintf(out, "data:       %s\n", dir.Path())
 	fmt.Fprintf(out, "kubeconfig: %s\n", o.Kubeconfig)
 	fmt.Fprintf(out, "server:     %s\n", url)
-	fmt.Fprintf(out, "Sandboxes are simulated: they become Running with an address after %s, but no pods run.\n", o.SimulatedStartDelay)
+	processes, err := startProcesses(s, o, dir.Path(), out)
+	if err != nil {
+		return err
+	}
 	// The controllers need a server that answers. While they start, it fills its index.
 	if err := waitFor(s.run, server, "/livez"); err != nil {
 		return err
 	}
-	if err := startControllers(s, o, server); err != nil {
+	if err := startControllers(s, o, server, processes); err != nil {
 		return err
 	}
 	if err := waitFor(s.run, server, "/readyz"); err != nil {
@@ -168,9 +172,9 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	return server, nil
 }
 
-func startControllers(s *stack, o *Options, server *apiserver.Server) error {
+func startControllers(s *stack, o *Options, server *apiserver.Server, processes simulated.Processes) error {
 	opts := manager.Options{ListerWatcher: server.ListerWatcher}
-	opts.Simulate, opts.SimulatedStartDelay = true, o.SimulatedStartDelay
+	opts.Simulate, opts.SimulatedStartDelay, opts.SimulatedProcesses = true, o.SimulatedStartDelay, processes
 	mgr, err := manager.New(finishing(server.LoopbackClientConfig()), opts)
 	if err != nil {
 		return fmt.Errorf("controllers: %w", err)
