@@ -25,8 +25,8 @@ import (
 const (
 	// startTimeout is how long a process may take until it listens.
 	startTimeout = 10 * time.Second
-	// stopTimeout is how long a process may take to end, with all that it has started. Then it is killed.
-	stopTimeout = 10 * time.Second
+	// defaultStopTimeout is how long a process may take to end, with all that it has started. Then it is killed.
+	defaultStopTimeout = 10 * time.Second
 	// listening begins the line that sandlot-runtime writes when it listens.
 	listening = "sandlot-runtime listens on "
 )
@@ -34,6 +34,7 @@ const (
 // Runner runs the processes of sandboxes. It is safe for concurrent use.
 type Runner struct {
 	program, folder string
+	stopTimeout     time.Duration
 
 	mu      sync.Mutex
 	running map[types.NamespacedName]*process
@@ -57,7 +58,10 @@ func New(program, folder string) (*Runner, error) {
 	if err := os.RemoveAll(folder); err != nil {
 		return nil, fmt.Errorf("removing the files of earlier sandboxes: %w", err)
 	}
-	return &Runner{program: program, folder: folder, running: map[types.NamespacedName]*process{}, onEnd: func(types.NamespacedName) {}}, nil
+	return &Runner{
+		program: program, folder: folder, stopTimeout: defaultStopTimeout,
+		running: map[types.NamespacedName]*process{}, onEnd: func(types.NamespacedName) {},
+	}, nil
 }
 
 // OnEnd sets what is called with the name of a sandbox when its process has ended.
@@ -165,7 +169,7 @@ func (r *Runner) Stop(sandbox types.NamespacedName) error {
 		return nil
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	timer := time.NewTimer(stopTimeout)
+	timer := time.NewTimer(r.stopTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
