@@ -27,8 +27,8 @@ finish() {
 trap finish EXIT
 
 sdk=$(hack/e2b-sdk.sh)
-echo "Starting sandlot up --e2b-address (sandboxes are simulated, so there is no envd in them) ..."
-bin/sandlot up --data-dir "$data/data" --secure-port 0 --kubeconfig "$data/kubeconfig" --e2b-address 127.0.0.1:0 >"$log" 2>&1 &
+echo "Starting sandlot up --e2b-address. Each sandbox is a process of this machine, with an agent-runtime."
+bin/sandlot up --sandboxes processes --data-dir "$data/data" --secure-port 0 --kubeconfig "$data/kubeconfig" --e2b-address 127.0.0.1:0 >"$log" 2>&1 &
 server=$!
 until grep -q '^ready$' "$log"; do
   kill -0 "$server" 2>/dev/null || exit 1
@@ -43,11 +43,13 @@ metadata:
   name: base
 spec:
   replicas: 5
+  runtimes:
+  - name: agent-runtime
   template:
     spec:
       containers:
       - name: main
-        image: busybox:1
+        image: none # a process has no image
 YAML
 bin/kubectl --kubeconfig "$data/kubeconfig" wait sbs/base --for=jsonpath='{.status.availableReplicas}'=5 --timeout=2m >/dev/null
 ln -s "$sdk/node_modules" "$data/node_modules"

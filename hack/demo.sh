@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Shows the main job on this machine: builds sandlot, starts it on a temporary folder and
-# a free port, fills a pool, claims one sandbox and a batch of ten, and stops.
+# a free port, fills a pool, claims one sandbox and a batch of ten, runs a command in one, and stops.
 # Leaves nothing behind but the programs in bin/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,15 +17,24 @@ build() {
     { print; fflush() }'
 }
 
+# The agent-runtime is for Linux.
+sandboxes=simulated what='The sandboxes are simulated: no containers run.'
+if [[ $(uname) == Linux ]]; then
+  sandboxes=processes what='It runs a command in a sandbox, which is a process of this machine: no container runs.'
+fi
+
 cat <<WHAT
 This demo builds sandlot, starts it on a temporary folder, fills a pool with twenty sandboxes,
-claims one of them and then ten, and stops. The sandboxes are simulated: no containers run.
+claims one of them and then ten, and stops. $what
 
 Building with $(go env GOVERSION). The first time this downloads Go modules and compiles some
 1,500 packages, which takes about three minutes on two cores. Later it takes seconds.
 WHAT
 build bin/sandlot ./cmd/sandlot
 build bin/example ./artifacts/example/go
+if [[ $sandboxes == processes ]]; then
+  build bin/sandlot-runtime ./cmd/sandlot-runtime
+fi
 
 data=$(mktemp -d)
 log="$data/log"
@@ -46,10 +55,20 @@ finish() {
 trap finish EXIT
 
 echo "Starting sandlot up: API server, embedded etcd and controllers in one process."
-bin/sandlot up --data-dir "$data/data" --secure-port 0 --kubeconfig "$data/kubeconfig" >"$log" 2>&1 &
+bin/sandlot up --sandboxes "$sandboxes" --data-dir "$data/data" --secure-port 0 --kubeconfig "$data/kubeconfig" >"$log" 2>&1 &
 server=$!
 until grep -q '^ready$' "$log"; do
   kill -0 "$server" 2>/dev/null || exit 1
   sleep 0.1
 done
-bin/example --kubeconfig "$data/kubeconfig"
+set=artifacts/example/sandboxset.yaml
+if [[ $sandboxes == processes ]]; then
+  # Commands run in sandboxes with an agent-runtime.
+  sed 's/^  replicas: 20$/&\n  runtimes: [{name: agent-runtime}]/' "$set" >"$data/set.yaml"
+  set="$data/set.yaml"
+fi
+bin/example --kubeconfig "$data/kubeconfig" --set "$set"
+if [[ $sandboxes == processes ]]; then
+  printf '\n$ sandlot claim python --exec -- sh -c %s\n' "'echo hello from \$PWD'"
+  bin/sandlot claim python --kubeconfig "$data/kubeconfig" --exec -- sh -c 'echo hello from $PWD'
+fi
