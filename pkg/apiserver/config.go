@@ -29,6 +29,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/store/watchcache"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/conversion"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
@@ -191,6 +192,9 @@ func (cfg *Config) Complete() CompletedConfig {
 	generic := cfg.GenericConfig
 	if generic.AdmissionControl != nil {
 		generic.AdmissionControl = carrying{generic.AdmissionControl, conversion.Carrier{Scheme: scheme}}
+	}
+	if generic.RESTOptionsGetter != nil {
+		generic.RESTOptionsGetter = watchcache.Options(generic.RESTOptionsGetter)
 	}
 	if serving := generic.SecureServing; serving != nil && serving.Listener != nil {
 		serving.Listener = newConnections().Listener(serving.Listener)

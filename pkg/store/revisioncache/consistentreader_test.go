@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sandlot-io/sandlot/pkg/store/watchcache"
 )
 
 // layer is a storage that notes what it is asked.
@@ -321,7 +323,7 @@ func TestOptions(t *testing.T) {
 			if !errors.Is(err, tc.err) {
 				t.Fatalf("got %v", err)
 			}
-			if tc.err == nil && isUncached(options.Decorator) == tc.mended {
+			if tc.err == nil && watchcache.IsUncached(options.Decorator) == tc.mended {
 				t.Errorf("is mended: %t, want %t", !tc.mended, tc.mended)
 			}
 		})

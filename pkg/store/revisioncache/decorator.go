@@ -23,7 +23,6 @@ package revisioncache
 
 import (
 	"context"
-	"reflect"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +36,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/pkg/store/watchcache"
 )
 
 // Options returns the getter's options with this package's storage where they
@@ -50,16 +51,10 @@ type options struct{ generic.RESTOptionsGetter }
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (o options) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	all, err := o.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err == nil && !isUncached(all.Decorator) {
+	if err == nil && !watchcache.IsUncached(all.Decorator) {
 		all.Decorator = decorate
 	}
 	return all, err
-}
-
-// isUncached reports whether a decorator leaves the watch cache out, as with
-// --watch-cache=false: then there is nothing to mend.
-func isUncached(decorator generic.StorageDecorator) bool {
-	return reflect.ValueOf(decorator).Pointer() == reflect.ValueOf(generic.UndecoratedStorage).Pointer()
 }
 
 // decorate builds the storage as genericregistry.StorageWithCacher does, with a
@@ -73,27 +68,14 @@ func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 		return nil, nil, err
 	}
 	src := newSource(raw)
-	cached, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             src,
-		Versioner:           storage.APIObjectVersioner{},
-		GroupResource:       config.GroupResource,
-		EventsHistoryWindow: config.EventsHistoryWindow,
-		ResourcePrefix:      resourcePrefix,
-		KeyFunc:             keyFunc,
-		NewFunc:             newFunc,
-		NewListFunc:         newListFunc,
-		GetAttrsFunc:        getAttrs,
-		IndexerFuncs:        trigger,
-		Indexers:            indexers,
-		Codec:               config.Codec,
-	})
+	cached, err := watchcache.New(src, config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
 	if err != nil {
 		destroyRaw()
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, src)
 	delegator.Stop() // ends its consistency checker, and nothing else
-	checker := consistency.NewChecker(resourcePrefix, config.GroupResource, newListFunc, &betweenRevisions{cached, src}, raw)
+	checker := consistency.NewChecker(resourcePrefix, config.GroupResource, newListFunc, &betweenRevisions{cached, src}, watchcache.SmallPages(raw))
 	stop := make(chan struct{})
 	var checking sync.WaitGroup
 	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
