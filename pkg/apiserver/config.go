@@ -209,7 +209,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = byMethod{
 			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: withoutConvertedDeletions(handler), others: handler,
 		}
-		handler = withResponseDeadline(handler, config, clock.RealClock{})
+		handler = withResponseDeadline(withUpgradeLimits(handler, openConnections()), config, clock.RealClock{})
 		handler = withBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

@@ -31,13 +31,15 @@ const (
 // headerLimits leave room for a user with some thousands of groups, each a value of one field.
 var headerLimits = connections.HeaderLimits{Fields: 200, Bytes: 256 << 10}
 
+// openConnections returns how many connections the memory of this process allows.
+func openConnections() int { return max(int(memory.Size()/connectionBytes), minConnections) }
+
 // newConnections returns a pool for the memory of this process: before anything is known about a
 // client, its connection takes memory.
 func newConnections() *connections.Pool {
-	limit := memory.Size()
-	open := max(int(limit/connectionBytes), minConnections)
+	open := openConnections()
 	headers := max(open/8, minLargeHeaders)
-	unread := max(int(limit/unreadBytes), minUnread)
+	unread := max(int(memory.Size()/unreadBytes), minUnread)
 	return connections.NewPool(
 		connections.Limits{
 			Open: open, ResponseGrace: connectionGrace, LargeHeaders: fairness.NewSources(headers, headers/4), WithoutSlot: headersWithoutSlot,
