@@ -6,12 +6,15 @@ package manager
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/incomplete"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 )
 
 func TestCachedPolicies(t *testing.T) {
@@ -24,34 +27,17 @@ func TestCachedPolicies(t *testing.T) {
 	}
 }
 
-// TestLargePoliciesAreNotCached: wherever a policy has its items, they do not fill the cache, and what is made is there whole.
-func TestLargePoliciesAreNotCached(t *testing.T) {
-	const many = 2000
-	selector := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: make([]string, many)}}}
-	peers := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: make([]string, many)}}}
-	for name, tc := range map[string]struct {
-		spec networkingv1.NetworkPolicySpec
-		kept bool
-	}{
-		"a few":    {networkingv1.NetworkPolicySpec{Ingress: make([]networkingv1.NetworkPolicyIngressRule, 200)}, true},
-		"ingress":  {networkingv1.NetworkPolicySpec{Ingress: make([]networkingv1.NetworkPolicyIngressRule, many)}, false},
-		"egress":   {networkingv1.NetworkPolicySpec{Egress: make([]networkingv1.NetworkPolicyEgressRule, many)}, false},
-		"ports":    {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: make([]networkingv1.NetworkPolicyPort, many)}}}, false},
-		"peers":    {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: make([]networkingv1.NetworkPolicyPeer, many)}}}, false},
-		"excepts":  {networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: peers}}}, false},
-		"selector": {networkingv1.NetworkPolicySpec{PodSelector: selector}, false},
-		"peer's selector": {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{
-			{To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &selector}}},
-		}}, false},
-	} {
-		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", ManagedFields: make([]metav1.ManagedFieldsEntry, 1)}, Spec: tc.spec}
-		cached, err := cachedPolicies().Transform(policy)
-		if err != nil {
-			t.Fatal(err)
+// TestLargeObjectsAreNotCached: what users may make large is not whole in the cache then.
+func TestLargeObjectsAreNotCached(t *testing.T) {
+	policy := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: make([]networkingv1.NetworkPolicyIngressRule, 2000)}}
+	template := &corev1.PodTemplate{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Tolerations: make([]corev1.Toleration, 2000)}}}
+	port := &corev1.Service{Spec: corev1.ServiceSpec{Ports: make([]corev1.ServicePort, 2000)}}
+	for object, cached := range map[client.Object]cache.ByObject{policy: cachedPolicies(), template: cachedPodTemplates(), port: service.CachedServices()} {
+		if _, err := cached.Transform(object); err != nil || !incomplete.Is(object) {
+			t.Errorf("%T: %v", object, err)
 		}
-		got := cached.(*networkingv1.NetworkPolicy)
-		if kept := equality.Semantic.DeepEqual(got.Spec, tc.spec); kept != tc.kept || got.Name != "p" || got.ManagedFields != nil {
-			t.Errorf("%s: the spec is kept: %t", name, kept)
-		}
+	}
+	if policy.Spec.Ingress != nil || template.Template.Spec.Tolerations != nil || port.Spec.Ports != nil {
+		t.Error("items are in the cache")
 	}
 }

@@ -64,6 +64,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 				&corev1.Pod{}:                 pod.CachedPods(),
 				&corev1.Service{}:             service.CachedServices(),
 				&networkingv1.NetworkPolicy{}: cachedPolicies(),
+				&corev1.PodTemplate{}:         cachedPodTemplates(),
 			},
 			// A read must not start a watch of everything by accident.
 			ReaderFailOnMissingInformer: true,

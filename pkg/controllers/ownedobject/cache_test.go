@@ -5,18 +5,15 @@ package ownedobject
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/incomplete"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -28,12 +25,10 @@ func (c lossyCache) Get(ctx context.Context, key client.ObjectKey, object client
 	if err := c.Client.Get(ctx, key, object, options...); err != nil {
 		return err
 	}
-	_, err := WithoutLarge(
-		func(*v1alpha1.SandboxTemplate) int { return maxCachedItems + 1 },
-		func(template *v1alpha1.SandboxTemplate) {
-			template.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"dropped"}]}}`)}
-		},
-	)(object)
+	object.SetFinalizers(make([]string, 2000))
+	_, err := incomplete.Transform(func(template *v1alpha1.SandboxTemplate) {
+		template.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"dropped"}]}}`)}
+	})(object)
 	return err
 }
 
@@ -56,7 +51,7 @@ func TestIncompleteObjects(t *testing.T) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(exists), got); err != nil {
 		t.Fatal(err)
 	}
-	if imageOf(got) != "two" || strings.Contains(string(got.Spec.Template.Raw), "extra") || got.Annotations["by"] != "user" || isIncomplete(got) {
+	if imageOf(got) != "two" || strings.Contains(string(got.Spec.Template.Raw), "extra") || got.Annotations["by"] != "user" || incomplete.Is(got) {
 		t.Errorf("it is %s with %v", got.Spec.Template.Raw, got.Annotations)
 	}
 	// It is known by its labels, which the cache has not.
@@ -69,38 +64,5 @@ func TestIncompleteObjects(t *testing.T) {
 	}
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(exists), got); !apierrors.IsNotFound(err) {
 		t.Errorf("after it was removed: %v", err)
-	}
-}
-
-// TestLargeMetadataIsNotCached: wherever the metadata of an object has its items, they do not fill the cache. Its
-// controller is known, and the label by which it was selected.
-func TestLargeMetadataIsNotCached(t *testing.T) {
-	const many = maxCachedItems + 1
-	pairs := map[string]string{v1alpha1.LabelCreatedBy: "us"}
-	for i := range many {
-		pairs[strconv.Itoa(i)] = ""
-	}
-	controller := metav1.OwnerReference{Name: "box", UID: "box", Controller: ptr.To(true)}
-	for name, change := range map[string]func(*v1alpha1.SandboxTemplate){
-		"labels":      func(o *v1alpha1.SandboxTemplate) { o.Labels = pairs },
-		"annotations": func(o *v1alpha1.SandboxTemplate) { o.Annotations = pairs },
-		"owners": func(o *v1alpha1.SandboxTemplate) {
-			o.OwnerReferences = append(o.OwnerReferences, make([]metav1.OwnerReference, many)...)
-		},
-		"finalizers": func(o *v1alpha1.SandboxTemplate) { o.Finalizers = make([]string, many) },
-	} {
-		object := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
-			Name: "one", Labels: map[string]string{v1alpha1.LabelCreatedBy: "us"}, OwnerReferences: []metav1.OwnerReference{controller},
-		}}
-		change(object)
-		dropped := false
-		_, err := WithoutLarge(func(*v1alpha1.SandboxTemplate) int { return 0 }, func(*v1alpha1.SandboxTemplate) { dropped = true })(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !dropped || !isIncomplete(object) || metadataItems(object) > 3 || object.Labels[v1alpha1.LabelCreatedBy] != "us" ||
-			!cmp.Equal(metav1.GetControllerOf(object), &controller) {
-			t.Errorf("many %s: %v", name, object.ObjectMeta)
-		}
 	}
 }

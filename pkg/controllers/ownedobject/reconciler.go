@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/incomplete"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 )
@@ -222,7 +223,7 @@ func (r *Reconciler[T]) remove(ctx context.Context, object T) error {
 // whether there is one.
 func (r *Reconciler[T]) getWhole(ctx context.Context, reader client.Reader, key client.ObjectKey) (T, bool, error) {
 	object, found, err := r.get(ctx, reader, key)
-	if err == nil && found && isIncomplete(object) {
+	if err == nil && found && incomplete.Is(object) {
 		return r.get(ctx, r.Reader, key)
 	}
 	return object, found, err

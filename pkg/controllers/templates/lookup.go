@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/incomplete"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -53,9 +54,9 @@ func find[T client.Object](ctx context.Context, l *Lookup, kind, namespace, name
 		object := empty()
 		err := reader.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 		switch {
-		case err == nil:
+		case err == nil && (reader == l.Server || !incomplete.Is(object)):
 			return object, nil
-		case !apierrors.IsNotFound(err):
+		case err != nil && !apierrors.IsNotFound(err):
 			return none, fmt.Errorf("getting %s %s: %w", kind, key, err)
 		}
 	}

@@ -17,17 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
+	"github.com/sandlot-io/sandlot/pkg/controllers/incomplete"
 )
 
 // CachedServices selects the Services that this controller needs in the cache.
 func CachedServices() cache.ByObject {
 	return cache.ByObject{
-		Label: labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox}),
-		Transform: ownedobject.WithoutLarge(
-			func(s *corev1.Service) int { return len(s.Spec.Ports) + len(s.Spec.Selector) },
-			func(s *corev1.Service) { s.Spec.Ports, s.Spec.Selector = nil, nil },
-		),
+		Label:     labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox}),
+		Transform: incomplete.Transform(func(s *corev1.Service) { s.Spec, s.Status = corev1.ServiceSpec{}, corev1.ServiceStatus{} }),
 	}
 }
 
