@@ -6,6 +6,7 @@
 package app_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -339,4 +341,35 @@ func TestTooManyWatchers(t *testing.T) {
 		return nil
 	})
 	b.Stop(t)
+}
+
+// The files of the runtime in /proc are refused where a process has mounted /proc elsewhere, too.
+func TestProcMountedElsewhere(t *testing.T) {
+	b := newBox(t)
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "unshare", "-Urm", "sh", "-c", "mount --rbind /proc "+dir+" && echo $$ && exec cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("namespaces of a user: %v", err)
+	}
+	defer func() {
+		_ = input.Close()
+		_ = cmd.Wait()
+	}()
+	pid, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Skipf("this kernel lets users have no namespaces: %v", err)
+	}
+	for _, file := range []string{"/self/environ", "/thread-self/maps", fmt.Sprintf("/%d/environ", b.Pid())} {
+		if status, body := b.do(t, "GET", "/files?path=/proc/"+strings.TrimSpace(pid)+"/root"+dir+file, ""); status != 403 {
+			t.Errorf("%s: %d %q", file, status, body)
+		}
+	}
 }

@@ -131,15 +131,20 @@ func open(ctx context.Context, u users.User, path string, flags int) (*os.File, 
 }
 
 // isOurs reports whether a file is that of this process in /proc, by whatever links, or that of one of its threads,
-// which have the same files. A process may open its own, so the rights of the user do not keep it from there.
+// which have the same files. A process may open its own, so the rights of the user do not keep it from there. A /proc
+// that is mounted elsewhere, as in a mount namespace of a process of the user, may have them, too.
 func isOurs(file *os.File) bool {
-	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
-	if err != nil {
-		return false
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &system); err != nil || system.Type != unix.PROC_SUPER_MAGIC {
+		return err != nil
 	}
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
 	below, isBelow := strings.CutPrefix(path, "/proc/")
+	if err != nil || !isBelow {
+		return true
+	}
 	thread, _, _ := strings.Cut(below, "/")
-	if _, err := strconv.Atoi(thread); !isBelow || err != nil {
+	if _, err := strconv.Atoi(thread); err != nil {
 		return false
 	}
 	_, err = os.Stat("/proc/self/task/" + thread)
