@@ -48,11 +48,13 @@ pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
 pkg/runtimeserver: pkg/version | client server etcd component-base
+pkg/sandboxprocess: | client server etcd component-base
 pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
 pkg/store/format:
-pkg/store/revisioncache:
+pkg/store/revisioncache: pkg/store/watchcache
 pkg/store/rewriting:
+pkg/store/watchcache:
 pkg/tokens: pkg/fairness | runtime serving etcd
 pkg/version: | client server
 
@@ -80,12 +82,12 @@ pkg/storecheck/invariants: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/claims p
 pkg/controllers: apis/agents apis/sandbox/v1alpha1 apis/sandbox/validation pkg/claims pkg/fairness pkg/inplace pkg/nodes pkg/podtemplate | server etcd
 pkg/manager: apis/sandbox/v1alpha1 pkg/controllers pkg/install pkg/monitoring pkg/podnamespace pkg/tokens pkg/version | serving etcd
 pkg/check: apis/sandbox/v1alpha1 pkg/findings pkg/install/dryrunpolicy | runtime server etcd
-pkg/cli: apis/sandbox/v1alpha1 pkg/check pkg/client pkg/findings pkg/gateway/apikeys pkg/version | runtime server etcd
+pkg/cli: apis/sandbox/v1alpha1 pkg/check pkg/client pkg/findings pkg/gateway/apikeys pkg/runtimeserver/processpb pkg/version | runtime server etcd
 pkg/gateway: apis/sandbox/v1alpha1 pkg/client pkg/connections pkg/fairness pkg/podaddress pkg/sandboxproxy | runtime server etcd
 pkg/gateway/app: pkg/gateway pkg/monitoring pkg/tokens pkg/version | serving etcd
 
 # Programs: each has one package that puts it together.
-pkg/standalone: pkg/apiserver pkg/backup/app pkg/cli pkg/datadir pkg/findings pkg/gateway pkg/localpki pkg/manager pkg/memory pkg/store/embeddedetcd pkg/storecheck pkg/version
+pkg/standalone: pkg/apiserver pkg/backup/app pkg/cli pkg/controllers/sandbox/simulated pkg/datadir pkg/findings pkg/gateway pkg/localpki pkg/manager pkg/memory pkg/sandboxprocess pkg/store/embeddedetcd pkg/storecheck pkg/version
 cmd/kubectl-sandlot: pkg/cli | runtime server etcd
 cmd/sandlot: pkg/cli pkg/standalone
 cmd/sandlot-apiserver: pkg/apiserver/app pkg/memory
