@@ -235,7 +235,7 @@ controlplane: ## Build the programs of a control plane into bin/ (minutes at fir
 
 .PHONY: node-tools
 node-tools: ## Build what runs the containers of real nodes into bin/ (minutes at first; KUBERNETES=1.36)
-	@for tool in kubelet containerd containerd-shim-runc-v2 ctr; do hack/tool.sh $$tool >/dev/null || exit; done
+	@for tool in kubelet containerd containerd-shim-runc-v2 ctr kube-network-policies; do hack/tool.sh $$tool >/dev/null || exit; done
 
 .PHONY: kubectl
 kubectl: ## Build the pinned kubectl into bin/
