@@ -1,0 +1,151 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
+)
+
+// TestClaimWithKubectl: a user fills a pool, claims a sandbox and runs a command there, by kubectl alone.
+func TestClaimWithKubectl(t *testing.T) {
+	s := begin(t)
+	const set = `
+apiVersion: agents.kruise.io/v1alpha1
+kind: SandboxSet
+metadata: {name: pool}
+spec:
+  replicas: 1
+  template:
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: main, image: IMAGE, imagePullPolicy: Never, command: [sleep, infinity]}
+`
+	const claim = `
+apiVersion: agents.kruise.io/v1alpha1
+kind: SandboxClaim
+metadata: {name: mine}
+spec: {templateName: pool}
+`
+	for _, manifest := range []string{strings.ReplaceAll(set, "IMAGE", realnode.ShellImage), claim} {
+		if _, err := s.tryKubectl(t.Context(), manifest, "apply", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(manifest, "SandboxSet") {
+			expect.FullPool(t, s, s.namespace, "pool", 1)
+		}
+	}
+	s.kubectl("wait", "sandboxclaim/mine", "--for=jsonpath={.status.phase}=Completed", "--timeout=5m")
+	name := s.kubectl("get", "sandboxclaim/mine", "--output=jsonpath={.status.sandboxes[*].name}")
+	if got := s.kubectl("exec", name, "--", "hostname"); got != name+"\n" {
+		t.Errorf("a command in the sandbox %q says %q", name, got)
+	}
+}
+
+// TestRollingUpgrade: no claim fails while the pods of the API server are replaced.
+func TestRollingUpgrade(t *testing.T) {
+	s := begin(t)
+	s.fill("pool", 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var claimed atomic.Int64
+	var failed atomic.Pointer[error]
+	ended := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(ended)
+		for i := 0; ctx.Err() == nil; i++ {
+			err := s.claimAndDelete(ctx, fmt.Sprintf("claim-%d", i))
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				failed.Store(&err)
+				return
+			}
+			claimed.Add(1)
+		}
+	}()
+	awaitMore := func() {
+		t.Helper()
+		before := claimed.Load()
+		s.eventually(func(context.Context) error {
+			if claimed.Load() == before && failed.Load() == nil {
+				return errors.New("no more claims are completed")
+			}
+			return nil
+		})
+	}
+	awaitMore()
+	before := claimed.Load()
+	s.kubectl("rollout", "restart", apiServers, "--namespace="+controlplane.Namespace)
+	s.kubectl("rollout", "status", apiServers, "--namespace="+controlplane.Namespace, "--timeout=5m")
+	// The last pod that is replaced goes on for a while.
+	s.eventually(func(ctx context.Context) error {
+		pods, err := s.kube.CoreV1().Pods(controlplane.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sandlot-apiserver"})
+		if err == nil && len(pods.Items) != 2 {
+			err = fmt.Errorf("there are %d API servers", len(pods.Items))
+		}
+		return err
+	})
+	t.Logf("%d claims were completed during the upgrade", claimed.Load()-before)
+	awaitMore()
+	cancel()
+	<-ended
+	if err := failed.Load(); err != nil {
+		t.Errorf("after %d claims: %v", claimed.Load(), *err)
+	}
+}
+
+func (s *story) claimAndDelete(ctx context.Context, name string) error {
+	if _, err := s.tryClaim(ctx, name, "pool"); err != nil {
+		return err
+	}
+	return s.SandboxClaims(s.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// TestControllersFailOver: when the pod of the controllers that lead is deleted, others take over, and
+// fill pools.
+func TestControllersFailOver(t *testing.T) {
+	s := begin(t)
+	leader := func(ctx context.Context) (pod string, err error) {
+		lease, err := s.kube.CoordinationV1().Leases(controlplane.Namespace).Get(ctx, "sandlot-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if lease.Spec.HolderIdentity != nil {
+			pod, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+		}
+		if pod == "" {
+			err = errors.New("no pod leads")
+		}
+		return pod, err
+	}
+	s.fill("pool", 1)
+	before, err := leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.kubectl("delete", "pod", before, "--namespace="+controlplane.Namespace, "--wait=false")
+	s.eventually(func(ctx context.Context) error {
+		now, err := leader(ctx)
+		if err == nil && now == before {
+			err = fmt.Errorf("%s leads", now)
+		}
+		return err
+	})
+	s.claim("mine", "pool")
+	expect.FullPool(t, s, s.namespace, "pool", 1)
+	s.kubectl("rollout", "status", controllers, "--namespace="+controlplane.Namespace, "--timeout=5m")
+}
