@@ -5,11 +5,13 @@ package installed
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -20,8 +22,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
-// imagesVariable names an archive of hack/image with the images of these sources. CI sets it, where the
-// tests of hack/image make one.
+// imagesVariable names a folder where the tests of hack/image keep the archive of images of these
+// sources. CI sets it.
 const imagesVariable = "SANDLOT_IMAGES"
 
 // ourImages are those of Sandlot.
@@ -33,9 +35,9 @@ type ourImages struct {
 
 // makeImages has hack/image make the images for this machine.
 func makeImages(ctx context.Context, dir string) (*ourImages, error) {
-	archive := os.Getenv(imagesVariable)
-	if archive == "" {
-		archive = filepath.Join(dir, "sandlot.tar")
+	archive := filepath.Join(cmp.Or(os.Getenv(imagesVariable), dir), "sandlot.tar")
+	// go test may not have run what it remembers the result of.
+	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) {
 		root, err := program.Root()
 		if err != nil {
 			return nil, err

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
@@ -54,44 +56,29 @@ spec: {templateName: pool}
 	}
 }
 
-// TestRollingUpgrade: no claim fails while the pods of the API server are replaced.
+// TestRollingUpgrade: no claim and no other request fails while the pods of the API server are replaced.
 func TestRollingUpgrade(t *testing.T) {
 	s := begin(t)
 	s.fill("pool", 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var claimed atomic.Int64
-	var failed atomic.Pointer[error]
-	ended := make(chan struct{})
-	go func() { // ends with ctx
-		defer close(ended)
-		for i := 0; ctx.Err() == nil; i++ {
-			err := s.claimAndDelete(ctx, fmt.Sprintf("claim-%d", i))
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				failed.Store(&err)
-				return
-			}
-			claimed.Add(1)
+	claims := s.repeat(func(ctx context.Context, i int) error {
+		name := fmt.Sprintf("claim-%d", i)
+		if _, err := s.tryClaim(ctx, name, "pool"); err != nil {
+			return err
 		}
-	}()
-	awaitMore := func() {
-		t.Helper()
-		before := claimed.Load()
-		s.eventually(func(context.Context) error {
-			if claimed.Load() == before && failed.Load() == nil {
-				return errors.New("no more claims are completed")
-			}
-			return nil
-		})
-	}
-	awaitMore()
-	before := claimed.Load()
+		return s.SandboxClaims(s.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	})
+	// Claims wait for new sandboxes. These do not.
+	requests := s.repeat(func(ctx context.Context, i int) error {
+		claim := builders.Claim(fmt.Sprintf("dry-run-%d", i), 1)
+		_, err := s.SandboxClaims(s.namespace).Create(ctx, claim, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		time.Sleep(20 * time.Millisecond) // a rate, so that the pool is refilled too
+		return err
+	})
+	claims.awaitMore()
+	requests.awaitMore()
 	s.kubectl("rollout", "restart", apiServers, "--namespace="+controlplane.Namespace)
 	s.kubectl("rollout", "status", apiServers, "--namespace="+controlplane.Namespace, "--timeout=5m")
-	// The last pod that is replaced goes on for a while.
+	// The last pod that is replaced serves for a while longer.
 	s.eventually(func(ctx context.Context) error {
 		pods, err := s.kube.CoreV1().Pods(controlplane.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sandlot-apiserver"})
 		if err == nil && len(pods.Items) != 2 {
@@ -99,20 +86,65 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 		return err
 	})
-	t.Logf("%d claims were completed during the upgrade", claimed.Load()-before)
-	awaitMore()
-	cancel()
-	<-ended
-	if err := failed.Load(); err != nil {
-		t.Errorf("after %d claims: %v", claimed.Load(), *err)
-	}
+	claims.awaitMore()
+	requests.awaitMore()
+	t.Logf("%d claims and %d other requests", claims.end(), requests.end())
 }
 
-func (s *story) claimAndDelete(ctx context.Context, name string) error {
-	if _, err := s.tryClaim(ctx, name, "pool"); err != nil {
-		return err
+// repetition is a call that is made again and again.
+type repetition struct {
+	*story
+	cancel context.CancelFunc
+	ended  chan struct{}
+	done   atomic.Int64
+	err    error // of the call that failed, once ended is closed
+}
+
+// repeat makes a call again and again until end, or until it fails.
+func (s *story) repeat(call func(ctx context.Context, i int) error) *repetition {
+	ctx, cancel := context.WithCancel(s.Context())
+	r := &repetition{story: s, cancel: cancel, ended: make(chan struct{})}
+	go func() { // ends with ctx
+		defer close(r.ended)
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := call(ctx, i); err != nil {
+				if ctx.Err() == nil {
+					r.err = err
+				}
+				return
+			}
+			r.done.Add(1)
+		}
+	}()
+	return r
+}
+
+// awaitMore waits until another call has succeeded.
+func (r *repetition) awaitMore() {
+	r.Helper()
+	before := r.done.Load()
+	r.eventually(func(context.Context) error {
+		select {
+		case <-r.ended:
+			r.Fatalf("after %d calls: %v", r.done.Load(), r.err)
+		default:
+		}
+		if r.done.Load() == before {
+			return errors.New("no more calls succeed")
+		}
+		return nil
+	})
+}
+
+// end stops the calls, and returns how many succeeded.
+func (r *repetition) end() int64 {
+	r.Helper()
+	r.cancel()
+	<-r.ended
+	if r.err != nil {
+		r.Errorf("after %d calls: %v", r.done.Load(), r.err)
 	}
-	return s.SandboxClaims(s.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	return r.done.Load()
 }
 
 // TestControllersFailOver: when the pod of the controllers that lead is deleted, others take over, and
