@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,7 +55,7 @@ func install(ctx context.Context, dir string, images *ourImages, etcd *etcd) err
 	} {
 		if err := kubectl(ctx, nil, args...); err != nil {
 			pods, _, podsErr := plane.Kubectl(ctx, "", nil, "get", "pods,events", "--namespace="+controlplane.Namespace, "--output=wide")
-			return fmt.Errorf("installing Sandlot: %w\n%s %v", err, pods, podsErr)
+			return errors.Join(fmt.Errorf("installing Sandlot: %w\n%s", err, pods), podsErr)
 		}
 	}
 	return nil
