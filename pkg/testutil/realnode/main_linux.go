@@ -73,7 +73,7 @@ func runNode() error {
 	}
 	// Import images first: the kubelet backs off if it does not find them.
 	for i := range config.Images {
-		if err := children.run("ctr", "--namespace", "k8s.io", "images", "import", imageInside(i)); err != nil {
+		if err := children.run("ctr", "--namespace", "k8s.io", "images", "import", "--no-unpack", imageInside(i)); err != nil {
 			return err
 		}
 	}
