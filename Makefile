@@ -160,8 +160,8 @@ test-e2e: build controlplane ## Run the tests of whole programs and of the local
 	KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test -timeout 30m $(TESTARGS) ./pkg/e2e/... ./pkg/testutil/...
 
 .PHONY: test-node
-test-node: controlplane node-tools ## Run the tests on a real node, on Linux as root (TESTARGS, KUBERNETES=1.36)
-	SANDLOT_TEST_NODES=required go test -trimpath -timeout 15m $(TESTARGS) ./pkg/e2e/node
+test-node: controlplane node-tools ## Run the tests on real nodes, on Linux as root (TESTARGS, KUBERNETES=1.36)
+	SANDLOT_TEST_NODES=required go test -trimpath -timeout 15m $(TESTARGS) ./pkg/e2e/node ./pkg/e2e/installed
 
 .PHONY: test-older
 test-older: controlplane ## Run some tests in a cluster of an older minor of Kubernetes (OLDER, OLDER_TESTS, TESTARGS)
@@ -235,7 +235,7 @@ controlplane: ## Build the programs of a control plane into bin/ (minutes at fir
 
 .PHONY: node-tools
 node-tools: ## Build what runs the containers of real nodes into bin/ (minutes at first; KUBERNETES=1.36)
-	@for tool in kubelet containerd containerd-shim-runc-v2 ctr; do hack/tool.sh $$tool >/dev/null || exit; done
+	@for tool in kubelet containerd containerd-shim-runc-v2 ctr kube-network-policies; do hack/tool.sh $$tool >/dev/null || exit; done
 
 .PHONY: kubectl
 kubectl: ## Build the pinned kubectl into bin/

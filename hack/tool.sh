@@ -61,6 +61,10 @@ containerd | containerd-shim-runc-v2 | ctr)
   # Drivers of file systems that no test has.
   tags=no_btrfs,no_devmapper,no_zfs
   ;;
+kube-network-policies)
+  module=hack/networkpolicies
+  package=sigs.k8s.io/kube-network-policies/cmd
+  ;;
 helm)
   module=hack/helm
   package=helm.sh/helm/v4/cmd/helm

@@ -164,7 +164,7 @@ func serve(ctx context.Context, o *options) (err error) {
 // up starts "cluster serve" in the background and returns when it is ready.
 func up(ctx context.Context, o *options) error {
 	if o.realNodes > 0 {
-		if err := realnode.CheckSupported(); err != nil {
+		if err := realnode.CheckSupported(realnode.Options{}); err != nil {
 			return err
 		}
 	}

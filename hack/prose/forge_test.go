@@ -24,6 +24,7 @@ var pinned = map[string]string{
 	"/hack/controlplane":                  "the minor of Kubernetes",
 	"/hack/controlplane/1.35":             "the same",
 	"/hack/controlplane/1.36":             "the same",
+	"/hack/networkpolicies":               "the libraries of hack/controlplane",
 	"/hack/vulncheck/testdata/vulnerable": "vulnerable on purpose",
 }
 

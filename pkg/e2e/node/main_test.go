@@ -17,15 +17,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/realnode"
 )
 
-const (
-	// nodesVariable says what becomes of the tests where there can be no real node: they are
-	// skipped, or fail if its value is nodesRequired.
-	nodesVariable = "SANDLOT_TEST_NODES"
-	nodesRequired = "required"
-
-	// nodeName is the name of the node of the tests.
-	nodeName = "real"
-)
+// nodeName is the name of the node of the tests.
+const nodeName = "real"
 
 // plane has the node of the tests, each of which has a namespace of its own. Both are nil if there
 // can be none, for the reason in missing. A test that disturbs the node is not parallel.
@@ -41,8 +34,8 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int) {
-	if missing = realnode.CheckSupported(); missing != nil {
-		if os.Getenv(nodesVariable) == nodesRequired {
+	if missing = realnode.CheckSupported(realnode.Options{}); missing != nil {
+		if realnode.Required() {
 			return program.Complain(missing)
 		}
 		return m.Run() // the tests are skipped

@@ -36,9 +36,13 @@ const (
 	kubeletClientName   = "kubelet-client"
 )
 
+// ServiceAddress is the address of the Service of kube-apiserver. What makes it lead there is up to
+// the nodes.
+const ServiceAddress = "10.0.0.1"
+
 // servingHosts are the names by which the servers of the control plane are asked.
 var servingHosts = []string{
-	loopback, "localhost", "10.0.0.1",
+	loopback, "localhost", ServiceAddress,
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 

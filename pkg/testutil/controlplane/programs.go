@@ -23,8 +23,11 @@ const (
 	minorVariable = "KUBERNETES"
 )
 
-// NodePrograms are those that only a real node runs.
+// NodePrograms are those that every real node runs, and only real nodes run.
 var NodePrograms = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
+
+// PolicyProgram enforces NetworkPolicies on real nodes.
+const PolicyProgram = "kube-network-policies"
 
 // programs finds programs by name.
 type programs struct {
@@ -74,12 +77,12 @@ func FindProgram(name string) (string, error) {
 func (p programs) path(name string) (string, error) {
 	folders, hint := p.folders, "make controlplane builds it"
 	switch {
-	case slices.Contains(NodePrograms, name):
+	case slices.Contains(NodePrograms, name), name == PolicyProgram:
 		hint = "make node-tools builds it"
 	case p.minor != "" && strings.HasPrefix(name, "kube-"):
 		hint = "make controlplane KUBERNETES=" + p.minor + " builds it"
 	}
-	if p.minor != "" && strings.HasPrefix(name, "kube") && name != "kubectl" {
+	if p.minor != "" && strings.HasPrefix(name, "kube") && name != "kubectl" && name != PolicyProgram {
 		folders = folders[:1]
 	}
 	for _, dir := range folders {

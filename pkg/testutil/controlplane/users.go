@@ -71,6 +71,17 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) (path strin
 // ServiceAccountKubeconfig writes a kubeconfig with a new token of a service
 // account and returns its path. The service account must exist.
 func (c *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (path string, err error) {
+	token, err := c.ServiceAccountToken(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	config := c.config()
+	config.BearerToken = token
+	return c.writeKubeconfig("serviceaccount-"+namespace+"-"+name, config)
+}
+
+// ServiceAccountToken returns a new token of a service account, which must exist.
+func (c *ControlPlane) ServiceAccountToken(ctx context.Context, namespace, name string) (string, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
 		return "", err
@@ -80,9 +91,7 @@ func (c *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace, 
 	if err != nil {
 		return "", fmt.Errorf("asking for a token of service account %s/%s: %w", namespace, name, err)
 	}
-	config := c.config()
-	config.BearerToken = token.Status.Token
-	return c.writeKubeconfig("serviceaccount-"+namespace+"-"+name, config)
+	return token.Status.Token, nil
 }
 
 // config says where the API is, but not who asks.

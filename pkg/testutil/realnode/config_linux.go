@@ -18,10 +18,12 @@ import (
 
 // Folders of a node. Those for /var/lib and /var/log are there in its namespace.
 const (
-	folderEtc    = "etc"
-	folderLog    = "log"
-	folderLib    = controlplane.NodeLib
-	folderVarLog = "var-log"
+	folderEtc = "etc"
+	// folderAccount has the token of the program for NetworkPolicies.
+	folderAccount = "etc/serviceaccount"
+	folderLog     = "log"
+	folderLib     = controlplane.NodeLib
+	folderVarLog  = "var-log"
 )
 
 const (
@@ -42,15 +44,19 @@ type bootConfig struct {
 	Name, Dir string
 	// HostAddress and NodeAddress are those of the link, and Network is where other nodes are.
 	HostAddress, NodeAddress, Network string
+	// Pods is where the pods of the node get their addresses from.
+	Pods string
 	// Programs are paths on this machine.
 	Programs, Images []string
+	// IPTables is a path, or empty without NetworkPolicies.
+	IPTables string
 }
 
 func (n *Node) bootConfig() bootConfig {
 	config := bootConfig{
 		Name: n.options.Name, Dir: n.dir,
-		HostAddress: n.number.hostAddress(), NodeAddress: n.number.nodeAddress(), Network: n.number.network.String(),
-		Programs: []string{n.tools.runc, n.tools.ip}, Images: n.options.Images,
+		HostAddress: n.number.hostAddress(), Pods: n.number.pods().String(), NodeAddress: n.number.nodeAddress(), Network: n.number.network.String(),
+		Programs: []string{n.tools.runc, n.tools.ip}, Images: n.options.Images, IPTables: n.tools.iptables,
 	}
 	for _, path := range n.tools.programs {
 		config.Programs = append(config.Programs, path)

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 )
 
 const (
@@ -56,7 +58,10 @@ func runNode() error {
 	if err := os.Unsetenv(mainVariable); err != nil {
 		return err
 	}
-	for name, value := range map[string]string{"HOME": "/root", "PATH": insidePrograms + ":/usr/sbin:/usr/bin:/sbin:/bin"} {
+	for name, value := range map[string]string{
+		"HOME": "/root", "PATH": insidePrograms + ":/usr/sbin:/usr/bin:/sbin:/bin",
+		"KUBERNETES_SERVICE_HOST": controlplane.ServiceAddress, "KUBERNETES_SERVICE_PORT": "443",
+	} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
@@ -68,7 +73,7 @@ func runNode() error {
 	}
 	// Import images first: the kubelet backs off if it does not find them.
 	for i := range config.Images {
-		if err := children.run("ctr", "--namespace", "k8s.io", "images", "import", imageInside(i)); err != nil {
+		if err := children.run("ctr", "--namespace", "k8s.io", "images", "import", "--no-unpack", imageInside(i)); err != nil {
 			return err
 		}
 	}
@@ -79,6 +84,10 @@ func runNode() error {
 		"--node-ip="+config.NodeAddress,
 		"--node-labels="+Label+"=true",
 	)
+	if config.IPTables != "" {
+		go children.keep(controlplane.PolicyProgram,
+			"--hostname-override="+config.Name, "--nfqueue-id="+queue, "--metrics-bind-address=127.0.0.1:9080", "--v=2")
+	}
 	select {}
 }
 
@@ -100,6 +109,7 @@ func (c *bootConfig) makeMounts() error {
 		{c.Dir, inside},
 		{filepath.Join(c.Dir, folderLib), "/var/lib"},
 		{filepath.Join(c.Dir, folderVarLog), "/var/log"},
+		{filepath.Join(c.Dir, folderAccount), "/run/secrets/kubernetes.io/serviceaccount"},
 	}
 	for _, path := range c.Programs {
 		all = append(all, mounted{path, filepath.Join(insidePrograms, filepath.Base(path))})
@@ -201,6 +211,11 @@ func (c *bootConfig) makeNetwork() error {
 	} {
 		if out, err := exec.Command(filepath.Join(insidePrograms, "ip"), args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s in the node: %w: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	if c.IPTables != "" {
+		if err := c.makeFilters(); err != nil {
+			return err
 		}
 	}
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)

@@ -66,7 +66,7 @@ func checkNamespaces() error {
 
 // Start starts a node, and returns when pods can be scheduled to it.
 func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*Node, error) {
-	if err := CheckSupported(); err != nil {
+	if err := CheckSupported(o); err != nil {
 		return nil, err
 	}
 	if err := RemoveLeftovers(); err != nil {
@@ -74,7 +74,7 @@ func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*N
 	}
 	n := &Node{options: o, plane: plane, dir: plane.NodeFolder(o.Name)}
 	var err error
-	if n.tools, err = findTools(); err != nil {
+	if n.tools, err = findTools(o); err != nil {
 		return nil, err
 	}
 	if err := n.start(ctx); err != nil {
@@ -84,7 +84,7 @@ func Start(ctx context.Context, plane *controlplane.ControlPlane, o Options) (*N
 }
 
 func (n *Node) start(ctx context.Context) error {
-	for _, dir := range []string{"", folderEtc, folderLog, folderLib, folderVarLog} {
+	for _, dir := range []string{"", folderEtc, folderAccount, folderLog, folderLib, folderVarLog} {
 		if err := os.MkdirAll(filepath.Join(n.dir, dir), 0o755); err != nil {
 			return err
 		}
@@ -96,8 +96,19 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.writeConfigs(); err != nil {
 		return err
 	}
+	if n.options.NetworkPolicies {
+		if err := n.admitPolicyProgram(ctx); err != nil {
+			return err
+		}
+	}
 	return n.Boot(ctx)
 }
+
+// HostAddress is where pods of the node reach what listens there on this machine, until Kill.
+func (n *Node) HostAddress() string { return n.number.hostAddress() }
+
+// Address is that of the node, where its kubelet listens.
+func (n *Node) Address() string { return n.number.nodeAddress() }
 
 // Boot starts a node again that Kill has ended, and returns when pods can be scheduled to it.
 func (n *Node) Boot(ctx context.Context) error {

@@ -22,10 +22,18 @@ func RemoveLeftovers() error { return nil }
 
 func checkNamespaces() error { return errUnsupported }
 
+func checkFilters(string) error { return errUnsupported }
+
 // Start returns an error.
 func Start(context.Context, *controlplane.ControlPlane, Options) (*Node, error) {
 	return nil, errUnsupported
 }
+
+// HostAddress returns nothing.
+func (*Node) HostAddress() string { return "" }
+
+// Address returns nothing.
+func (*Node) Address() string { return "" }
 
 // Boot returns an error.
 func (*Node) Boot(context.Context) error { return errUnsupported }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
@@ -24,13 +25,26 @@ type Options struct {
 	Images []string
 	// Tainted keeps pods away that do not tolerate Label, where there are simulated nodes too.
 	Tainted bool
+	// NetworkPolicies lets pods reach kube-apiserver at controlplane.ServiceAddress, and has
+	// kube-network-policies enforce NetworkPolicies, also for what pods send to their own node.
+	NetworkPolicies bool
 }
+
+// testsVariable says what becomes of tests where there can be no real node: they are skipped, or fail if its
+// value is testsRequired.
+const (
+	testsVariable = "SANDLOT_TEST_NODES"
+	testsRequired = "required"
+)
+
+// Required reports whether tests fail where there can be no real node, in place of being skipped.
+func Required() bool { return os.Getenv(testsVariable) == testsRequired }
 
 // cniFolders are where distributions put the plugins for the network of pods.
 var cniFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 
 // packages are those of Debian that have the tools that are not built here.
-const packages = "runc containernetworking-plugins iproute2 busybox-static"
+const packages = "runc containernetworking-plugins iproute2 iptables busybox-static"
 
 // tools are the paths of all programs of a node.
 type tools struct {
@@ -39,21 +53,30 @@ type tools struct {
 	runc, ip, busybox string
 	// cni is the folder of plugins.
 	cni string
+	// iptables is empty without NetworkPolicies.
+	iptables string
 }
 
 // CheckSupported returns an error if this machine cannot run real nodes: they need Linux, root, namespaces and
 // programs.
-func CheckSupported() error {
+func CheckSupported(o Options) error {
 	if err := checkNamespaces(); err != nil {
 		return err
 	}
-	_, err := findTools()
-	return err
+	found, err := findTools(o)
+	if err != nil || !o.NetworkPolicies {
+		return err
+	}
+	return checkFilters(found.iptables)
 }
 
-func findTools() (*tools, error) {
+func findTools(o Options) (*tools, error) {
 	found := &tools{programs: map[string]string{}}
-	for _, name := range controlplane.NodePrograms {
+	names := controlplane.NodePrograms
+	if o.NetworkPolicies {
+		names = append(slices.Clone(names), controlplane.PolicyProgram)
+	}
+	for _, name := range names {
 		path, err := controlplane.FindProgram(name)
 		if err != nil {
 			return nil, err
@@ -61,7 +84,11 @@ func findTools() (*tools, error) {
 		found.programs[name] = path
 	}
 	var missing []string
-	for name, path := range map[string]*string{"runc": &found.runc, "ip": &found.ip, "busybox": &found.busybox} {
+	wanted := map[string]*string{"runc": &found.runc, "ip": &found.ip, "busybox": &found.busybox}
+	if o.NetworkPolicies {
+		wanted["iptables"] = &found.iptables
+	}
+	for name, path := range wanted {
 		var err error
 		if *path, err = exec.LookPath(name); err != nil {
 			missing = append(missing, name)
