@@ -25,6 +25,8 @@ const (
 	// it depends on chance.
 	durationVariable = "SANDLOT_ROBUSTNESS_DURATION"
 	seedVariable     = "SANDLOT_ROBUSTNESS_SEED"
+	// keepVariable keeps the history of a run without problems, too.
+	keepVariable = "SANDLOT_E2E_KEEP"
 )
 
 // TestRobustness inflicts faults on a cluster in use, and requires that what the clients and watchers saw
@@ -136,7 +138,7 @@ func (r *trial) check(t *testing.T) (problems []string) {
 	if h.count(createClaim, succeeded) == 0 || h.count(createClaim, unknown) == 0 {
 		t.Error("no create succeeded, or the outcome of none was unknown")
 	}
-	if len(problems) > 0 {
+	if len(problems) > 0 || os.Getenv(keepVariable) != "" {
 		r.keep(t, problems, resolved, info)
 	}
 	return problems
