@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,12 +31,23 @@ const leaseTime = 17 * time.Second
 // lane is faults that follow each other, on one part of a cluster. Lanes overlap.
 type lane []fault
 
-// lanes returns the lanes of a cluster.
-func lanes(c *cluster, r *recorder) []lane {
+// lanes returns the lanes of a cluster, with all faults or only those that are named.
+func lanes(c *cluster, r *recorder, names ...string) []lane {
+	all := allLanes(c, r)
+	if len(names) == 0 {
+		return all
+	}
+	for i := range all {
+		all[i] = slices.DeleteFunc(all[i], func(f fault) bool { return !slices.Contains(names, f.name) })
+	}
+	return slices.DeleteFunc(all, func(l lane) bool { return len(l) == 0 })
+}
+
+func allLanes(c *cluster, r *recorder) []lane {
 	var all []lane
 	for i, s := range c.servers {
 		l := lane{
-			{"late requests", 50 * time.Millisecond, 1500 * time.Millisecond, func(ctx context.Context, d time.Duration) error {
+			{"late requests", 100 * time.Millisecond, time.Second, func(ctx context.Context, d time.Duration) error {
 				s.link.deliverLate(ctx, 30*time.Millisecond, d)
 				return nil
 			}},
@@ -98,19 +111,24 @@ type inflicted struct {
 	log    []string
 }
 
-// inflict carries out all faults of all lanes once, in an order that the seed decides, and again until
-// some time has passed.
+// inflict carries out all faults of all lanes at least once, in an order that the seed decides, until the last
+// lane has done so and some time has passed.
 func inflict(ctx context.Context, t *testing.T, seed uint64, all []lane, atLeast time.Duration, now func() time.Duration) *inflicted {
 	t.Helper()
 	done := &inflicted{counts: map[string]int{}, failed: map[string]error{}}
 	var running sync.WaitGroup
 	until := now() + atLeast
+	var unfinished atomic.Int64 // lanes
+	unfinished.Store(int64(len(all)))
 	for i, l := range all {
 		chance := rand.New(rand.NewPCG(seed, 1000+uint64(i)))
 		running.Go(func() {
-			for first := true; ctx.Err() == nil && (first || now() < until); first = false {
+			for first := true; ctx.Err() == nil; first = false {
 				for _, n := range chance.Perm(len(l)) {
 					f := l[n]
+					if !first && unfinished.Load() == 0 && now() >= until {
+						return
+					}
 					pause(ctx, time.Duration(100+chance.IntN(900))*time.Millisecond)
 					d := f.shortest + time.Duration(chance.Float64()*float64(f.longest-f.shortest))
 					began := now()
@@ -125,6 +143,9 @@ func inflict(ctx context.Context, t *testing.T, seed uint64, all []lane, atLeast
 						done.failed[f.name] = err
 					}
 					done.mu.Unlock()
+				}
+				if first {
+					unfinished.Add(-1)
 				}
 			}
 		})

@@ -217,9 +217,12 @@ func (l *link) halfClose() {
 
 // deliverLate collects the requests of all connections for some time, closes the connections
 // on the client's side, and delivers the requests to the server after a delay. New connections
-// work as always, so the client can look for its requests before they arrive.
+// work, and are slow: the client can look for its requests before they arrive, and they arrive
+// before what it does next.
 func (l *link) deliverLate(ctx context.Context, gather, delay time.Duration) {
 	pipes := l.all()
+	l.slow(delay / 8)
+	defer l.slow(0)
 	for _, p := range pipes {
 		p.requests.set(0, true)
 	}

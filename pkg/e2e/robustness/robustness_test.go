@@ -6,6 +6,7 @@ package robustness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,13 +61,15 @@ type trial struct {
 	watchers []*watcher
 	traffic  *traffic
 	faults   *inflicted
+	// patience is how long claims may take to end when the clients have stopped.
+	patience time.Duration
 }
 
 func (r *trial) now() time.Duration { return time.Since(r.began) }
 
 func start(t *testing.T, folder string) *trial {
 	t.Helper()
-	r := &trial{cluster: startCluster(t, folder), began: time.Now()}
+	r := &trial{cluster: startCluster(t, folder), began: time.Now(), patience: expect.Patience}
 	r.recorder = record(t, r.direct, r.now)
 	makePools(t, r.servers[0])
 	t.Logf("%s: the pools are full", seconds(r.now()))
@@ -74,11 +77,11 @@ func start(t *testing.T, folder string) *trial {
 	return r
 }
 
-// run inflicts the faults once, and for a duration, and waits until all has calmed down.
-func (r *trial) run(t *testing.T, seed uint64, duration time.Duration) {
+// run inflicts all faults, or those that are named, for a duration at least, and waits until all has calmed down.
+func (r *trial) run(t *testing.T, seed uint64, duration time.Duration, faults ...string) {
 	t.Helper()
 	r.traffic = startTraffic(t, seed, r.servers, r.now)
-	r.faults = inflict(t.Context(), t, seed, lanes(r.cluster, r.recorder), duration, r.now)
+	r.faults = inflict(t.Context(), t, seed, lanes(r.cluster, r.recorder, faults...), duration, r.now)
 	t.Logf("%s: all faults were inflicted", seconds(r.now()))
 	r.awaitReady(t)
 	// All clients make some progress without faults.
@@ -95,23 +98,29 @@ func (r *trial) run(t *testing.T, seed uint64, duration time.Duration) {
 	t.Logf("%s: nothing is in progress", seconds(r.now()))
 }
 
-// awaitCalm waits until no claim is in progress and all pools are full.
+// awaitCalm waits until no claim is in progress and all pools are full. That this does not come is a problem.
 func (r *trial) awaitCalm(t *testing.T) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), r.patience)
+	defer cancel()
 	agents := r.servers[0].Client.AgentsV1alpha1()
-	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+	last := errors.New("not read yet")
+	for ctx.Err() == nil {
 		list, err := agents.SandboxClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			last = err
+		case len(list.Items) > 0:
+			last = fmt.Errorf("%d claims, for example %s/%s: %+v", len(list.Items), list.Items[0].Namespace, list.Items[0].Name, list.Items[0].Status)
+		default:
+			for _, namespace := range namespaces {
+				expect.FullPool(t, agents, namespace, "pool", poolSize)
+			}
+			return
 		}
-		if n := len(list.Items); n > 0 {
-			return fmt.Errorf("%d claims are in progress, for example %s: %+v", n, list.Items[0].Name, list.Items[0].Status)
-		}
-		return nil
-	})
-	for _, namespace := range namespaces {
-		expect.FullPool(t, agents, namespace, "pool", poolSize)
+		pause(ctx, 200*time.Millisecond)
 	}
+	r.traffic.history.problem("claims are still in progress %s after the clients have stopped: %v", r.patience, last)
 }
 
 // check returns what is not possible. It keeps the history if that is anything.
@@ -119,10 +128,10 @@ func (r *trial) check(t *testing.T) (problems []string) {
 	t.Helper()
 	changes := r.recorder.finish(t)
 	calls := r.traffic.history.all()
-	problems = append(problems, r.traffic.history.problems...)
 	problems = append(problems, checkStore(changes)...)
 	resolved, disagreements := resolve(calls, changes)
 	problems = append(problems, disagreements...)
+	problems = append(problems, r.traffic.history.problems...)
 	for _, w := range r.watchers {
 		for _, problem := range checkStreams(w.resource, w.finish(t, changes), changes) {
 			problems = append(problems, w.name+": "+problem)
@@ -169,6 +178,11 @@ func (r *trial) keep(t *testing.T, problems []string, resolved []*call, info por
 	write("calls.json", r.traffic.history.all())
 	write("resolved.json", resolved)
 	write("changes.json", r.recorder.changes)
+	streams := map[string][]*stream{}
+	for _, w := range r.watchers {
+		streams[w.name] = w.streams
+	}
+	write("watchers.json", streams)
 	if err := os.WriteFile(filepath.Join(dir, "problems.txt"), []byte(strings.Join(problems, "\n")+"\n"), 0o600); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -203,6 +204,9 @@ func (c *client) create(ctx context.Context, claim *v1alpha1.SandboxClaim, timeo
 		c.history.add(op)
 		return true, created
 	}
+	if isUnsent(err) {
+		return false, nil
+	}
 	op.Outcome = refusalOf(err)
 	c.history.add(op)
 	if op.Outcome == exists && !dryRun {
@@ -226,7 +230,17 @@ func (c *client) do(ctx context.Context, op *call, timeout time.Duration, do fun
 	if op.End-op.Start > time.Second {
 		c.avoided[op.Server] = op.End + 5*time.Second
 	}
+	if isUnsent(err) {
+		c.avoided[op.Server] = op.End + time.Second/2
+		pause(ctx, 10*time.Millisecond)
+	}
 	return err
+}
+
+// isUnsent reports whether a call has not been sent, because no server listens.
+func isUnsent(err error) bool {
+	failed, ok := errors.AsType[*net.OpError](err)
+	return ok && failed.Op == "dial"
 }
 
 // anyServer returns a server that answers, as far as the client knows.

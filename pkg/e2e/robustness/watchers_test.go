@@ -262,11 +262,9 @@ func checkStreams(resource string, streams []*stream, changes []change) (problem
 				inStream = map[string]bool{}
 			}
 			if e.Type == watch.Bookmark {
-				for key := range stored[at] {
-					if !received[key] {
-						problems = append(problems, fmt.Sprintf("server %d, watch from %d: bookmark of revision %d before %s of it", s.Server, s.From, at, key))
-						received[key] = true
-					}
+				// It may come between the events of its revision, which a watch from there sends again.
+				if len(stored[at]) > 0 && len(received) == 0 {
+					problems = append(problems, fmt.Sprintf("server %d, watch from %d: bookmark of revision %d before its events", s.Server, s.From, at))
 				}
 				continue
 			}
