@@ -180,7 +180,7 @@ func (c *client) claim(ctx context.Context) {
 	}
 }
 
-// create sends one create, and returns the claim if it is known, and whether it is known what became of it.
+// create sends one create, and returns the claim if there is an answer with it. done: it is known what became of it.
 func (c *client) create(ctx context.Context, claim *v1alpha1.SandboxClaim, timeout time.Duration, dryRun bool) (done bool, created *v1alpha1.SandboxClaim) {
 	i := c.anyServer()
 	c.attempts++
