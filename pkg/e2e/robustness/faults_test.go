@@ -129,7 +129,11 @@ func inflict(ctx context.Context, t *testing.T, seed uint64, all []lane, atLeast
 					if !first && unfinished.Load() == 0 && now() >= until {
 						return
 					}
-					pause(ctx, time.Duration(100+chance.IntN(900))*time.Millisecond)
+					between := time.Duration(100+chance.IntN(900)) * time.Millisecond
+					if !first { // in a long run, there is time in which claims succeed
+						between *= 8
+					}
+					pause(ctx, between)
 					d := f.shortest + time.Duration(chance.Float64()*float64(f.longest-f.shortest))
 					began := now()
 					within, cancel := context.WithTimeout(ctx, 30*time.Second)

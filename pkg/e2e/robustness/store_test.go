@@ -107,11 +107,15 @@ func put[T any](in map[string]map[string]*T, namespace, name string, object *T) 
 // judge judges the state of a namespace.
 func (s *storeChecker) judge(namespace string, revision int64) {
 	state := &invariants.State{Partial: true}
+	there := map[string]bool{"": true}
 	for _, claim := range s.claims[namespace] {
 		state.AddClaim(claim)
+		there[string(claim.UID)] = true
 	}
 	for _, sandbox := range s.sandboxes[namespace] {
-		state.AddSandbox(sandbox)
+		if there[holderOf(sandbox)] { // the others are more and more, and apply has judged them
+			state.AddSandbox(sandbox)
+		}
 	}
 	state.Judge(time.Now(), func(f findings.Finding) {
 		if f.Level == findings.Error {
