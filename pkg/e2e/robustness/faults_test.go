@@ -48,7 +48,7 @@ func allLanes(c *cluster, r *recorder) []lane {
 	for i, s := range c.servers {
 		l := lane{
 			{"late requests", 100 * time.Millisecond, time.Second, func(ctx context.Context, d time.Duration) error {
-				s.link.deliverLate(ctx, 30*time.Millisecond, d)
+				s.link.deliverLate(ctx, d)
 				return nil
 			}},
 			{"cut connections", 0, 0, func(context.Context, time.Duration) error { s.link.cut(); return nil }},

@@ -215,18 +215,18 @@ func (l *link) halfClose() {
 	}
 }
 
-// deliverLate collects the requests of all connections for some time, closes the connections
+// deliverLate collects the requests of all connections for a moment, closes the connections
 // on the client's side, and delivers the requests to the server after a delay. New connections
 // work, and are slow: the client can look for its requests before they arrive, and they arrive
 // before what it does next.
-func (l *link) deliverLate(ctx context.Context, gather, delay time.Duration) {
+func (l *link) deliverLate(ctx context.Context, delay time.Duration) {
 	pipes := l.all()
 	l.slow(delay / 8)
 	defer l.slow(0)
 	for _, p := range pipes {
 		p.requests.set(0, true)
 	}
-	pause(ctx, gather)
+	pause(ctx, 30*time.Millisecond)
 	for _, p := range pipes {
 		close(p.detached)
 		_ = p.client.SetLinger(0)

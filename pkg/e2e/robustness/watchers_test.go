@@ -6,6 +6,7 @@ package robustness
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -244,9 +245,8 @@ func checkStreams(resource string, streams []*stream, changes []change) (problem
 	}
 	for _, s := range streams {
 		if !s.Continues {
-			at, i, received = s.From, 0, map[string]bool{}
-			for ; i < len(revisions) && revisions[i] <= at; i++ {
-			}
+			at, received = s.From, map[string]bool{}
+			i, _ = slices.BinarySearch(revisions, at+1)
 			for key := range stored[at] {
 				received[key] = true
 			}
