@@ -161,8 +161,8 @@ func TestResolve(t *testing.T) {
 		{"answered and not stored", "is not stored", 1, []*call{at(0, 3, created("a", 1, "x"))}, nil},
 		{"answered with others than stored", "no such state", 1, []*call{at(0, 3, created("a", 1, "x"))}, []change{stored(1, true, "a", 1, "y")}},
 		{"stored twice", "stored twice", 2, []*call{at(0, 3, created("a", 1, "x"))}, []change{stored(1, true, "a", 1, "x"), gone(2, "sandboxclaims", "a"), stored(3, true, "a", 1, "x")}},
-		{"nobody's", "no client created it", 0, nil, []change{stored(1, true, "a", 1, "x")}},
-		{"deleted by nobody", "no client deleted it", 1, []*call{at(0, 3, created("a", 1, "x"))}, []change{stored(1, true, "a", 1, "x"), gone(2, "sandboxclaims", "a")}},
+		{"stored for no client", "no client created it", 0, nil, []change{stored(1, true, "a", 1, "x")}},
+		{"deleted by no client", "no client deleted it", 1, []*call{at(0, 3, created("a", 1, "x"))}, []change{stored(1, true, "a", 1, "x"), gone(2, "sandboxclaims", "a")}},
 		{"deleted and there", "is still there", 2, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, deleted("a"))}, []change{stored(1, true, "a", 1, "x")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
