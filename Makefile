@@ -173,6 +173,10 @@ test-older: controlplane ## Run some tests in a cluster of an older minor of Kub
 test-abuse: ## Run abusive clients against a server and print the cost (TESTARGS; SANDLOT_ABUSE_DURATION=5m runs the etcd test longer)
 	go test -v -count=1 -timeout 15m $(TESTARGS) ./pkg/e2e/abuse
 
+.PHONY: test-robustness
+test-robustness: controlplane ## Check API servers under faults, and that builds without a safety are found (TESTARGS; SANDLOT_ROBUSTNESS_DURATION=10m)
+	SANDLOT_TEST_LONG=1 go test -v -count=1 -timeout 90m $(TESTARGS) ./pkg/e2e/robustness
+
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, without -race and without whole servers
 	go test $(TESTARGS) $$(go list $(MODULES) | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')

@@ -13,6 +13,7 @@ require (
 	connectrpc.com/connect v1.21.1
 	filippo.io/age v1.3.1
 	github.com/KimMachineGun/automemlimit v1.0.1
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/blang/semver/v4 v4.0.0
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/fsnotify/fsnotify v1.9.0

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +22,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // list has the mutations.
@@ -135,36 +136,13 @@ func (m mutation) testArgs() []string {
 	return append([]string{"-timeout", "5m", "-run", m.Run}, m.Tests...)
 }
 
-// changed returns the changed file. The file must have the text to change once.
-func (m mutation) changed() (string, error) {
-	src, err := os.ReadFile(m.File)
+// overlay writes the changed file, and returns the name of the overlay that has it.
+func (r *runner) overlay(m mutation) (string, error) {
+	overlay, err := program.Change{File: m.File, Before: m.Before, After: m.After}.Overlay(".", r.dir)
 	if err != nil {
 		return "", fmt.Errorf("BROKEN: %w", err)
 	}
-	if n := strings.Count(string(src), m.Before); n != 1 {
-		return "", fmt.Errorf("BROKEN: %s has the text %d times, want once", m.File, n)
-	}
-	return strings.Replace(string(src), m.Before, m.After, 1), nil
-}
-
-// overlay writes the changed file, and returns the name of the overlay that has it.
-func (r *runner) overlay(m mutation) (string, error) {
-	text, err := m.changed()
-	if err != nil {
-		return "", err
-	}
-	original, err := filepath.Abs(m.File)
-	if err != nil {
-		return "", err
-	}
-	changed, overlay := filepath.Join(r.dir, "changed.go"), filepath.Join(r.dir, "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err != nil {
-		return "", err
-	}
-	return overlay, errors.Join(
-		os.WriteFile(changed, []byte(text), 0o600),
-		os.WriteFile(overlay, replace, 0o600))
+	return overlay, nil
 }
 
 func run(args ...string) ([]byte, error) {

@@ -13,8 +13,9 @@ func TestMutationsFitTheCode(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%d mutations: %v", len(all), err)
 	}
+	r := &runner{dir: t.TempDir()}
 	for _, m := range all {
-		if _, err := m.changed(); err != nil {
+		if _, err := r.overlay(m); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 	}

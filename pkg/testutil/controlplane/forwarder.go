@@ -38,6 +38,9 @@ func Forward(ctx context.Context, address string, servers func() []string) (*For
 	return f, nil
 }
 
+// Address returns the address that it listens on.
+func (f *Forwarder) Address() string { return f.listener.Addr().String() }
+
 // Close cuts all connections, and returns when everything has ended.
 func (f *Forwarder) Close() {
 	f.cancel()

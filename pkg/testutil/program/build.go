@@ -47,9 +47,9 @@ func linkAll(from, to string, names []string) error {
 	return nil
 }
 
-// buildIn compiles programs of the sources that are in a folder.
-func buildIn(root, dir string, names []string) error {
-	args := []string{"build", "-trimpath", "-o", dir + string(filepath.Separator)}
+// buildIn compiles programs of the sources that are in a folder. flags are more flags of go build.
+func buildIn(root, dir string, names []string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-o", dir + string(filepath.Separator)}, flags...)
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
 	}

@@ -41,11 +41,20 @@ type Replica struct {
 	// Process is sandlot-apiserver.
 	Process *program.Process
 	*testutil.Server
+
+	programs string
+	args     []string
 }
 
 // New makes what replicas share. programs is the folder of sandlot-apiserver, and args
 // are more arguments of all of them.
 func New(t testing.TB, programs string, args ...string) *Replicas {
+	t.Helper()
+	return NewOn(t, testutil.StartEtcd(t), programs, args...)
+}
+
+// NewOn is New on an etcd of the caller's, at these endpoints.
+func NewOn(t testing.TB, etcd []string, programs string, args ...string) *Replicas {
 	t.Helper()
 	dir := t.TempDir()
 	pki, err := localpki.Ensure(dir, []string{"127.0.0.1"}, clock.RealClock{})
@@ -59,7 +68,7 @@ func New(t testing.TB, programs string, args ...string) *Replicas {
 		}
 		return path
 	}
-	return &Replicas{Etcd: testutil.StartEtcd(t), programs: programs, pki: pki, args: append([]string{
+	return &Replicas{Etcd: etcd, programs: programs, pki: pki, args: append([]string{
 		"--client-ca-file", file("clients.crt", pki.CA),
 		"--tls-cert-file", file("tls.crt", pki.Serving.Cert),
 		"--tls-private-key-file", file("tls.key", pki.Serving.Key),
@@ -78,6 +87,20 @@ func (r *Replicas) Start(t testing.TB, etcd string, args ...string) *Replica {
 // another version.
 func (r *Replicas) StartOf(t testing.TB, programs, etcd string, args ...string) *Replica {
 	t.Helper()
+	replica := r.prepare(t, programs, etcd, args...)
+	replica.Launch(t)
+	replica.awaitReady(t)
+	return replica
+}
+
+// Prepare returns a replica that reaches etcd at a URL, and that Launch starts.
+func (r *Replicas) Prepare(t testing.TB, etcd string, args ...string) *Replica {
+	t.Helper()
+	return r.prepare(t, r.programs, etcd, args...)
+}
+
+func (r *Replicas) prepare(t testing.TB, programs, etcd string, args ...string) *Replica {
+	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +111,6 @@ func (r *Replicas) StartOf(t testing.TB, programs, etcd string, args ...string) 
 		t.Fatal(err)
 	}
 	_ = listener.Close()
-	args = append(append([]string{"--etcd-servers", etcd, "--secure-port", port}, r.args...), args...)
-	process := program.Run(t, programs, "sandlot-apiserver", args...)
 	config := &rest.Config{
 		Host:            "https://" + address,
 		TLSClientConfig: rest.TLSClientConfig{CAData: r.pki.CA, CertData: r.pki.Admin.Cert, KeyData: r.pki.Admin.Key},
@@ -99,25 +120,50 @@ func (r *Replicas) StartOf(t testing.TB, programs, etcd string, args ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return &Replica{
+		Server:   &testutil.Server{Config: config, Client: client, EtcdServers: r.Etcd},
+		programs: programs,
+		args:     append(append([]string{"--etcd-servers", etcd, "--secure-port", port}, r.args...), args...),
+	}
+}
+
+// Launch starts the process, again if it has ended, at the same address as before, and returns at once.
+func (r *Replica) Launch(t testing.TB) {
+	t.Helper()
+	r.Process = program.Run(t, r.programs, "sandlot-apiserver", r.args...)
+}
+
+func (r *Replica) awaitReady(t testing.TB) {
+	t.Helper()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		if !process.Alive() {
-			t.Fatalf("%s ended before it was ready:\n%s", process.Name, process.Stderr.String())
+		if !r.Process.Alive() {
+			t.Fatalf("%s ended before it was ready:\n%s", r.Process.Name, r.Process.Stderr.String())
 		}
-		answer := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx)
-		var code int
-		if answer.StatusCode(&code); code != http.StatusOK {
-			return fmt.Errorf("not ready: %s, %w", strconv.Itoa(code), answer.Error())
-		}
-		return nil
+		return r.Ready(ctx)
 	})
-	return &Replica{Process: process, Server: &testutil.Server{Config: config, Client: client, EtcdServers: r.Etcd}}
+}
+
+// Ready returns nil if the replica is ready.
+func (r *Replica) Ready(ctx context.Context) error {
+	answer := r.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx)
+	var code int
+	if answer.StatusCode(&code); code != http.StatusOK {
+		return fmt.Errorf("not ready: %s, %w", strconv.Itoa(code), answer.Error())
+	}
+	return nil
 }
 
 // Kubeconfig returns a file by which a program reaches a replica as the admin.
 func (r *Replicas) Kubeconfig(t testing.TB, replica *Replica) string {
 	t.Helper()
+	return r.KubeconfigOf(t, replica.Config.Host)
+}
+
+// KubeconfigOf is Kubeconfig of an address on 127.0.0.1 that leads to a replica.
+func (r *Replicas) KubeconfigOf(t testing.TB, url string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := r.pki.WriteKubeconfig(path, replica.Config.Host); err != nil {
+	if err := r.pki.WriteKubeconfig(path, url); err != nil {
 		t.Fatal(err)
 	}
 	return path
