@@ -43,8 +43,8 @@ func itemsIn(v reflect.Value) (n int) {
 			n = itemsIn(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			n += itemsIn(v.Field(i))
+		for _, field := range v.Fields() {
+			n += itemsIn(field)
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {

@@ -13,7 +13,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -57,7 +56,7 @@ func TestTransform(t *testing.T) {
 	for i := range many {
 		pairs[strconv.Itoa(i)] = ""
 	}
-	controller := metav1.OwnerReference{Name: "box", UID: "box", Controller: ptr.To(true)}
+	controller := metav1.OwnerReference{Name: "box", UID: "box", Controller: new(true)}
 	for name, change := range map[string]func(*corev1.PodTemplate){
 		"labels":      func(o *corev1.PodTemplate) { o.Labels = pairs },
 		"annotations": func(o *corev1.PodTemplate) { o.Annotations = pairs },

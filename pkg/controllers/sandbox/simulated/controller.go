@@ -128,35 +128,38 @@ func (c *Controller) events() handler.EventHandler {
 				q.Add(queue.RequestFor(sandbox))
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
-			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
-			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
-			if !okBefore || !okAfter {
-				return
-			}
-			now := c.clock.Now()
-			next := stepOf(after, now)
-			edited := before.Generation != after.Generation && !claims.IsObserved(&after.Status, after.Generation)
-			if c.options.Processes != nil && !hasEnded(before) && hasEnded(after) {
-				q.Add(queue.RequestFor(after))
-			}
-			if next == stepOf(before, now) && before.UID == after.UID && !edited {
-				return
-			}
-			switch next {
-			case start:
-				q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
-			case settingUp:
-				q.AddAfter(queue.RequestFor(after), claims.SetupAgainLeft(&after.Status, c.clock.Now()))
-			case pause, resume, resumed, resized, observe, clean, release:
-				q.Add(queue.RequestFor(after))
-			}
-		},
+		UpdateFunc: c.enqueueChanged,
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) {
 			if c.options.Processes != nil {
 				q.Add(queue.RequestFor(e.Object))
 			}
 		},
+	}
+}
+
+// enqueueChanged queues a sandbox whose next step has changed: see events.
+func (c *Controller) enqueueChanged(_ context.Context, e event.UpdateEvent, q queue.Interface) {
+	before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
+	after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
+	if !okBefore || !okAfter {
+		return
+	}
+	now := c.clock.Now()
+	next := stepOf(after, now)
+	edited := before.Generation != after.Generation && !claims.IsObserved(&after.Status, after.Generation)
+	if c.options.Processes != nil && !hasEnded(before) && hasEnded(after) {
+		q.Add(queue.RequestFor(after))
+	}
+	if next == stepOf(before, now) && before.UID == after.UID && !edited {
+		return
+	}
+	switch next {
+	case start:
+		q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
+	case settingUp:
+		q.AddAfter(queue.RequestFor(after), claims.SetupAgainLeft(&after.Status, c.clock.Now()))
+	case pause, resume, resumed, resized, observe, clean, release:
+		q.Add(queue.RequestFor(after))
 	}
 }
 
