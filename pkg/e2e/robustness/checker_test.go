@@ -25,17 +25,17 @@ func at(start, end int, c call) *call {
 	return &c
 }
 
-// created, got and the others are calls with an outcome.
+// created and the others are calls with an outcome; got and deleted are of the claim a.
 func created(name string, replicas int, sandboxes ...types.UID) call {
 	return call{Verb: createClaim, Name: name, Replicas: replicas, Outcome: succeeded, UID: types.UID("uid-" + name), Sandboxes: sandboxes, Revision: 1}
 }
 
-func got(name string, sandboxes ...types.UID) call {
-	return call{Verb: getClaim, Name: name, Outcome: succeeded, UID: types.UID("uid-" + name), Sandboxes: sandboxes}
+func got(sandboxes ...types.UID) call {
+	return call{Verb: getClaim, Name: "a", Outcome: succeeded, UID: "uid-a", Sandboxes: sandboxes}
 }
 
-func deleted(name string) call {
-	return call{Verb: deleteClaim, Name: name, UID: types.UID("uid-" + name), Outcome: succeeded}
+func deleted() call {
+	return call{Verb: deleteClaim, Name: "a", UID: "uid-a", Outcome: succeeded}
 }
 
 func released(name string) call {
@@ -64,28 +64,28 @@ func TestModel(t *testing.T) {
 		possible bool
 		calls    []*call
 	}{
-		{"a claim and a get", true, []*call{at(1, 2, created("a", 2, "x", "y")), at(3, 4, got("a", "x", "y"))}},
-		{"a get at the same time finds it", true, []*call{at(1, 5, created("a", 1, "x")), at(2, 3, got("a", "x"))}},
-		{"a get at the same time does not find it", true, []*call{at(1, 5, created("a", 1, "x")), at(2, 3, but(got("a"), notFound))}},
-		{"a claim gets more", true, []*call{at(1, 2, created("a", 2, "x")), at(3, 4, got("a", "x", "y")), at(5, 6, got("a", "x", "y"))}},
-		{"the name of a deleted claim", true, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, deleted("a")), at(5, 6, created("a", 1, "y"))}},
-		{"a refused claim", true, []*call{at(1, 2, but(created("a", 1), refused)), at(3, 4, but(got("a"), notFound))}},
+		{"a claim and a get", true, []*call{at(1, 2, created("a", 2, "x", "y")), at(3, 4, got("x", "y"))}},
+		{"a get at the same time finds it", true, []*call{at(1, 5, created("a", 1, "x")), at(2, 3, got("x"))}},
+		{"a get at the same time does not find it", true, []*call{at(1, 5, created("a", 1, "x")), at(2, 3, but(got(), notFound))}},
+		{"a claim gets more", true, []*call{at(1, 2, created("a", 2, "x")), at(3, 4, got("x", "y")), at(5, 6, got("x", "y"))}},
+		{"the name of a deleted claim", true, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, deleted()), at(5, 6, created("a", 1, "y"))}},
+		{"a refused claim", true, []*call{at(1, 2, but(created("a", 1), refused)), at(3, 4, but(got(), notFound))}},
 		{"two namespaces", true, []*call{at(1, 2, created("a", 1, "x")), {Verb: createClaim, Namespace: "other", Name: "a", Replicas: 1, Outcome: succeeded, Start: 3, End: 4}}},
 
 		{"a sandbox for two claims", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, created("b", 1, "x"))}},
 		{"a sandbox for two claims at the same time", false, []*call{at(1, 5, created("a", 1, "x")), at(2, 4, created("b", 1, "x"))}},
 		{"a sandbox twice", false, []*call{at(1, 2, created("a", 2, "x", "x"))}},
-		{"a sandbox of a deleted claim", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, deleted("a")), at(5, 6, created("b", 1, "x"))}},
+		{"a sandbox of a deleted claim", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, deleted()), at(5, 6, created("b", 1, "x"))}},
 		{"a sandbox that was released", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, released("x")), at(5, 6, created("b", 1, "x"))}},
 		{"a part of all or nothing", false, []*call{at(1, 2, allOf(created("a", 3, "x", "y")))}},
-		{"a part of all or nothing in a get", false, []*call{at(1, 2, allOf(created("a", 3))), at(3, 4, got("a", "x"))}},
+		{"a part of all or nothing in a get", false, []*call{at(1, 2, allOf(created("a", 3))), at(3, 4, got("x"))}},
 		{"more than asked", false, []*call{at(1, 2, created("a", 1, "x", "y"))}},
-		{"a claim loses a sandbox", false, []*call{at(1, 2, created("a", 2, "x", "y")), at(3, 4, got("a", "x"))}},
-		{"a claim changes a sandbox", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, got("a", "y"))}},
-		{"refused and there", false, []*call{at(1, 2, but(created("a", 1), refused)), at(3, 4, got("a", "x"))}},
-		{"answered and not there", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, but(got("a"), notFound))}},
-		{"an old state after a newer one", false, []*call{at(1, 2, created("a", 2, "x")), at(3, 4, got("a", "x", "y")), at(5, 6, got("a", "x"))}},
-		{"deleted and there", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, deleted("a")), at(5, 6, got("a", "x"))}},
+		{"a claim loses a sandbox", false, []*call{at(1, 2, created("a", 2, "x", "y")), at(3, 4, got("x"))}},
+		{"a claim changes a sandbox", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, got("y"))}},
+		{"refused and there", false, []*call{at(1, 2, but(created("a", 1), refused)), at(3, 4, got("x"))}},
+		{"answered and not there", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, but(got(), notFound))}},
+		{"an old state after a newer one", false, []*call{at(1, 2, created("a", 2, "x")), at(3, 4, got("x", "y")), at(5, 6, got("x"))}},
+		{"deleted and there", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, deleted()), at(5, 6, got("x"))}},
 		{"a name for two claims", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, created("a", 1, "y"))}},
 		{"it exists, and does not", false, []*call{at(1, 2, but(created("a", 1), exists))}},
 		{"another claim of the name", false, []*call{at(1, 2, created("a", 1, "x")), at(3, 4, call{Verb: getClaim, Name: "a", Outcome: succeeded, UID: "other", Sandboxes: []types.UID{"x"}})}},
@@ -116,9 +116,10 @@ func stored(revision int64, isNew bool, name string, replicas int, sandboxes ...
 	return change{Revision: revision, Seen: time.Duration(revision), Resource: "sandboxclaims", Namespace: "ns", Name: name, Claim: claim, Created: isNew}
 }
 
-// bound is a sandbox as a transaction wrote it, of a claim or, without one, in a pool.
-func bound(revision int64, uid types.UID, claim string) change {
-	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid}}
+// bound is the sandbox x as a transaction wrote it, of a claim or, without one, in a pool.
+func bound(revision int64, claim string) change {
+	const uid = "x"
+	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: uid, UID: uid}}
 	if claim != "" {
 		sandbox.Annotations = map[string]string{v1alpha1.AnnotationOwner: "uid-" + claim, v1alpha1.AnnotationLock: "uid-" + claim}
 		sandbox.Labels = map[string]string{v1alpha1.LabelClaimName: claim, v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue}
@@ -128,7 +129,7 @@ func bound(revision int64, uid types.UID, claim string) change {
 			ObjectMeta: metav1.ObjectMeta{Name: "pool", UID: "pool"},
 		}, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet"))}
 	}
-	return change{Revision: revision, Seen: time.Duration(revision), Resource: "sandboxes", Namespace: "ns", Name: string(uid), Sandbox: sandbox}
+	return change{Revision: revision, Seen: time.Duration(revision), Resource: "sandboxes", Namespace: "ns", Name: uid, Sandbox: sandbox}
 }
 
 // gone is an object that a transaction deleted.
@@ -151,9 +152,9 @@ func TestResolve(t *testing.T) {
 		{"unknown and not stored", "", 0, []*call{at(0, 3, but(created("a", 1), unknown))}, nil},
 		{"answered after more was bound", "", 2, []*call{at(0, 9, call{Verb: createClaim, Name: "a", Replicas: 2, Outcome: succeeded, UID: "uid-a", Sandboxes: []types.UID{"x", "y"}, Revision: 5})},
 			[]change{stored(1, true, "a", 2, "x"), stored(5, false, "a", 2, "x", "y")}},
-		{"unknown delete that was carried out", "", 2, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, but(deleted("a"), unknown))},
+		{"unknown delete that was carried out", "", 2, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, but(deleted(), unknown))},
 			[]change{stored(1, true, "a", 1, "x"), gone(7, "sandboxclaims", "a")}},
-		{"unknown delete that was not", "", 1, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, but(deleted("a"), unknown))}, []change{stored(1, true, "a", 1, "x")}},
+		{"unknown delete that was not", "", 1, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, but(deleted(), unknown))}, []change{stored(1, true, "a", 1, "x")}},
 
 		{"refused and stored", "is stored at revision 1", 0, []*call{at(0, 3, but(created("a", 1), refused))}, []change{stored(1, true, "a", 1, "x")}},
 		{"exists, by this create", "is stored at revision 1", 0, []*call{at(0, 3, but(created("a", 1), exists))}, []change{stored(1, true, "a", 1, "x")}},
@@ -163,7 +164,7 @@ func TestResolve(t *testing.T) {
 		{"stored twice", "stored twice", 2, []*call{at(0, 3, created("a", 1, "x"))}, []change{stored(1, true, "a", 1, "x"), gone(2, "sandboxclaims", "a"), stored(3, true, "a", 1, "x")}},
 		{"stored for no client", "no client created it", 0, nil, []change{stored(1, true, "a", 1, "x")}},
 		{"deleted by no client", "no client deleted it", 1, []*call{at(0, 3, created("a", 1, "x"))}, []change{stored(1, true, "a", 1, "x"), gone(2, "sandboxclaims", "a")}},
-		{"deleted and there", "is still there", 2, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, deleted("a"))}, []change{stored(1, true, "a", 1, "x")}},
+		{"deleted and there", "is still there", 2, []*call{at(0, 3, created("a", 1, "x")), at(4, 5, deleted())}, []change{stored(1, true, "a", 1, "x")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			resolved, problems := resolve(test.calls, test.changes)
@@ -190,16 +191,16 @@ func TestStoreChecker(t *testing.T) {
 		problem string
 		changes []change
 	}{
-		{"a claim", "", []change{bound(1, "x", ""), stored(2, true, "a", 1, "x"), bound(2, "x", "a")}},
-		{"a deleted claim", "", []change{bound(1, "x", ""), stored(2, true, "a", 1, "x"), bound(2, "x", "a"), gone(3, "sandboxclaims", "a"), gone(4, "sandboxes", "x")}},
+		{"a claim", "", []change{bound(1, ""), stored(2, true, "a", 1, "x"), bound(2, "a")}},
+		{"a deleted claim", "", []change{bound(1, ""), stored(2, true, "a", 1, "x"), bound(2, "a"), gone(3, "sandboxclaims", "a"), gone(4, "sandboxes", "x")}},
 		{"two claims", "was bound to claim uid-a, and is bound to uid-b", []change{
-			stored(2, true, "a", 1, "x"), bound(2, "x", "a"), gone(3, "sandboxclaims", "a"), stored(4, true, "b", 1, "x"), bound(4, "x", "b"),
+			stored(2, true, "a", 1, "x"), bound(2, "a"), gone(3, "sandboxclaims", "a"), stored(4, true, "b", 1, "x"), bound(4, "b"),
 		}},
-		{"back in its pool", "is in its pool", []change{stored(2, true, "a", 1, "x"), bound(2, "x", "a"), gone(3, "sandboxclaims", "a"), bound(4, "x", "")}},
-		{"bound later than listed", "ListedNotBound", []change{bound(1, "x", ""), stored(2, true, "a", 1, "x"), bound(3, "x", "a")}},
-		{"bound and not listed", "BoundNotListed", []change{bound(1, "x", "a"), stored(1, true, "a", 1)}},
-		{"listed by two", "ListedByTwo", []change{bound(1, "x", "a"), stored(1, true, "a", 1, "x"), stored(2, true, "b", 1, "x")}},
-		{"no longer listed", "does not list sandbox x any more", []change{bound(1, "x", "a"), stored(1, true, "a", 1, "x"), stored(2, false, "a", 1)}},
+		{"back in its pool", "is in its pool", []change{stored(2, true, "a", 1, "x"), bound(2, "a"), gone(3, "sandboxclaims", "a"), bound(4, "")}},
+		{"bound later than listed", "ListedNotBound", []change{bound(1, ""), stored(2, true, "a", 1, "x"), bound(3, "a")}},
+		{"bound and not listed", "BoundNotListed", []change{bound(1, "a"), stored(1, true, "a", 1)}},
+		{"listed by two", "ListedByTwo", []change{bound(1, "a"), stored(1, true, "a", 1, "x"), stored(2, true, "b", 1, "x")}},
+		{"no longer listed", "does not list sandbox x any more", []change{bound(1, "a"), stored(1, true, "a", 1, "x"), stored(2, false, "a", 1)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			requireProblem(t, test.problem, checkStore(test.changes))

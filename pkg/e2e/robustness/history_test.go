@@ -102,10 +102,10 @@ func (h *history) all() []*call {
 	return slices.Clone(h.calls)
 }
 
-// count returns how many calls have an outcome.
-func (h *history) count(v verb, o outcome) (n int) {
+// creates returns how many creates of claims have an outcome. Dry runs do not count.
+func (h *history) creates(o outcome) (n int) {
 	for _, c := range h.all() {
-		if c.Verb == v && c.Outcome == o && !c.DryRun {
+		if c.Verb == createClaim && c.Outcome == o && !c.DryRun {
 			n++
 		}
 	}

@@ -85,9 +85,9 @@ func (r *trial) run(t *testing.T, seed uint64, duration time.Duration, faults ..
 	t.Logf("%s: all faults were inflicted", seconds(r.now()))
 	r.awaitReady(t)
 	// All clients make some progress without faults.
-	before := r.traffic.history.count(createClaim, succeeded)
+	before := r.traffic.history.creates(succeeded)
 	expect.Eventually(t.Context(), t, func(context.Context) error {
-		if n := r.traffic.history.count(createClaim, succeeded); n < before+10 {
+		if n := r.traffic.history.creates(succeeded); n < before+10 {
 			return fmt.Errorf("%d claims were created since the faults ended", n-before)
 		}
 		return nil
@@ -141,10 +141,10 @@ func (r *trial) check(t *testing.T) (problems []string) {
 	problems = append(problems, impossible...)
 	t.Logf("%s: checked %d calls and %d changes", seconds(r.now()), len(calls), len(changes))
 	h := r.traffic.history
-	t.Logf("%d creates succeeded, %d were refused, %d existed, the outcome of %d was unknown", h.count(createClaim, succeeded),
-		h.count(createClaim, refused), h.count(createClaim, exists), h.count(createClaim, unknown))
+	t.Logf("%d creates succeeded, %d were refused, %d existed, the outcome of %d was unknown", h.creates(succeeded),
+		h.creates(refused), h.creates(exists), h.creates(unknown))
 	r.checkProcesses(t)
-	if h.count(createClaim, succeeded) == 0 || h.count(createClaim, unknown) == 0 {
+	if h.creates(succeeded) == 0 || h.creates(unknown) == 0 {
 		t.Error("no create succeeded, or the outcome of none was unknown")
 	}
 	if len(problems) > 0 || os.Getenv(keepVariable) != "" {
