@@ -76,7 +76,7 @@ type Reconciler[T client.Object] struct {
 // Ensure creates the object that an owner wants, or corrects the current one.
 func (r *Reconciler[T]) Ensure(ctx context.Context, owner client.Object, desired T) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(desired)
-	current, found, err := r.getWhole(ctx, r.Client, key)
+	current, found, err := r.get(ctx, r.Client, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -182,7 +182,7 @@ func (r *Reconciler[T]) Remove(
 	ctx context.Context, from client.Reader, owner client.Object, name string, labels map[string]string,
 ) error {
 	key := client.ObjectKey{Namespace: cmp.Or(owner.GetNamespace(), owner.GetName()), Name: name} // or the owner is the namespace
-	current, found, err := r.getWhole(ctx, from, key)
+	current, found, err := r.get(ctx, from, key)
 	if err != nil {
 		return err
 	}
@@ -219,24 +219,19 @@ func (r *Reconciler[T]) remove(ctx context.Context, object T) error {
 	return nil
 }
 
-// getWhole returns the object of a name as reader has it, or as the server has it if that is incomplete, and reports
+// get returns the object of a name as reader has it, or as the server has it if that is incomplete, and reports
 // whether there is one.
-func (r *Reconciler[T]) getWhole(ctx context.Context, reader client.Reader, key client.ObjectKey) (T, bool, error) {
-	object, found, err := r.get(ctx, reader, key)
-	if err == nil && found && incomplete.Is(object) {
-		return r.get(ctx, r.Reader, key)
-	}
-	return object, found, err
-}
-
-// get returns the object of a name and reports whether there is one.
-func (r *Reconciler[T]) get(ctx context.Context, reader client.Reader, key client.ObjectKey) (T, bool, error) {
-	object := r.New()
-	switch err := reader.Get(ctx, key, object); {
-	case apierrors.IsNotFound(err):
-		return object, false, nil
-	case err != nil:
-		return object, false, fmt.Errorf("getting %s %s: %w", r.Kind, key, err)
+func (r *Reconciler[T]) get(ctx context.Context, reader client.Reader, key client.ObjectKey) (object T, found bool, err error) {
+	for _, from := range []client.Reader{reader, r.Reader} {
+		object = r.New()
+		switch err := from.Get(ctx, key, object); {
+		case apierrors.IsNotFound(err):
+			return object, false, nil
+		case err != nil:
+			return object, false, fmt.Errorf("getting %s %s: %w", r.Kind, key, err)
+		case !incomplete.Is(object):
+			return object, true, nil
+		}
 	}
 	return object, true, nil
 }

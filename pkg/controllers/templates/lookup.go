@@ -50,11 +50,12 @@ func (l *Lookup) PodTemplate(ctx context.Context, namespace, name string) (*core
 func find[T client.Object](ctx context.Context, l *Lookup, kind, namespace, name string, empty func() T) (T, error) {
 	var none T
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	for _, reader := range []client.Reader{l.Cache, l.Server} {
+	const server = 1
+	for i, reader := range []client.Reader{l.Cache, server: l.Server} {
 		object := empty()
 		err := reader.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 		switch {
-		case err == nil && (reader == l.Server || !incomplete.Is(object)):
+		case err == nil && (i == server || !incomplete.Is(object)):
 			return object, nil
 		case err != nil && !apierrors.IsNotFound(err):
 			return none, fmt.Errorf("getting %s %s: %w", kind, key, err)

@@ -59,13 +59,14 @@ type Controller struct {
 	templates *podtemplate.Cache
 	clock     clock.PassiveClock
 	options   Options
+	runtimes  agentRuntimes
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
 // New returns a Controller. lookup finds the templates that sandboxes refer to.
 func New(c client.Client, lookup *templates.Lookup, clk clock.PassiveClock, o Options) *Controller {
-	return &Controller{client: c, lookup: lookup, templates: podtemplate.NewCache(), clock: clk, options: o}
+	return &Controller{client: c, lookup: lookup, templates: podtemplate.NewCache(), clock: clk, options: o, runtimes: agentRuntimes{o.Processes}}
 }
 
 // Name is the name of the controller in logs and metrics.
@@ -83,7 +84,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Sandbox{}, c.events(), builder.WithPredicates(predicate.Funcs{CreateFunc: c.hasStep})).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(c.enqueueStarting))
 	if c.options.Processes != nil {
-		b = b.WatchesRawSource(source.Func(c.enqueueEnded))
+		b = b.WatchesRawSource(source.Func(c.runtimes.enqueueEnded))
 	}
 	return b.Complete(c)
 }
@@ -97,7 +98,7 @@ func (c *Controller) hasStep(e event.CreateEvent) bool {
 
 // stepOf returns the next step of a sandbox. One whose process has ended has failed.
 func (c *Controller) stepOf(sandbox *v1alpha1.Sandbox) step {
-	if c.isLost(sandbox) {
+	if c.runtimes.isLost(sandbox) {
 		return lost
 	}
 	return stepOf(sandbox, c.clock.Now())
@@ -168,11 +169,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	sandbox := &v1alpha1.Sandbox{}
 	if err := c.client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, c.stopProcess(req.NamespacedName, nil)
+			return reconcile.Result{}, c.runtimes.stopEnded(req.NamespacedName, nil)
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
-	if err := c.stopProcess(req.NamespacedName, sandbox); err != nil {
+	if err := c.runtimes.stopEnded(req.NamespacedName, sandbox); err != nil {
 		return reconcile.Result{}, err
 	}
 	step := c.stepOf(sandbox)
@@ -231,10 +232,8 @@ func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) 
 	if err != nil {
 		return reconcile.TerminalError(err)
 	}
-	if c.options.Processes != nil {
-		if err := c.changeProcess(ctx, s, sandbox, &status); err != nil {
-			return errors.Join(err, c.wait(ctx, sandbox, v1alpha1.ReasonStartContainerFailed, err))
-		}
+	if err := c.runtimes.change(ctx, s, sandbox, &status); err != nil {
+		return errors.Join(err, c.wait(ctx, sandbox, v1alpha1.ReasonStartContainerFailed, err))
 	}
 	return c.patchStatus(ctx, sandbox, status)
 }

@@ -35,9 +35,12 @@ const (
 	lostMessage    = "the process of its agent-runtime has ended"
 )
 
+// agentRuntimes starts and ends Processes with the steps of sandboxes. Without Processes it does nothing.
+type agentRuntimes struct{ Processes }
+
 // enqueueEnded queues sandboxes whose processes have ended.
-func (c *Controller) enqueueEnded(_ context.Context, q queue.Interface) error {
-	c.options.Processes.OnEnd(func(sandbox types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: sandbox}) })
+func (r agentRuntimes) enqueueEnded(_ context.Context, q queue.Interface) error {
+	r.OnEnd(func(sandbox types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: sandbox}) })
 	return nil
 }
 
@@ -58,15 +61,15 @@ func hasEnded(sandbox *v1alpha1.Sandbox) bool {
 }
 
 // isLost reports whether the process of a sandbox has ended.
-func (c *Controller) isLost(sandbox *v1alpha1.Sandbox) bool {
-	return c.options.Processes != nil && !hasEnded(sandbox) && hasRuntime(sandbox) && sandbox.Status.SandboxIP != "" &&
+func (r agentRuntimes) isLost(sandbox *v1alpha1.Sandbox) bool {
+	return r.Processes != nil && !hasEnded(sandbox) && hasRuntime(sandbox) && sandbox.Status.SandboxIP != "" &&
 		sandbox.Status.Phase != v1alpha1.SandboxRecycling && // its process may have been ended
-		!c.options.Processes.IsRunning(client.ObjectKeyFromObject(sandbox), sandbox.UID)
+		!r.IsRunning(client.ObjectKeyFromObject(sandbox), sandbox.UID)
 }
 
-// changeProcess starts or ends the process of a sandbox before a status is written that a step leads to.
-func (c *Controller) changeProcess(ctx context.Context, s step, sandbox *v1alpha1.Sandbox, status *v1alpha1.SandboxStatus) error {
-	if !hasRuntime(sandbox) {
+// change starts or ends the process of a sandbox before a status is written that a step leads to.
+func (r agentRuntimes) change(ctx context.Context, s step, sandbox *v1alpha1.Sandbox, status *v1alpha1.SandboxStatus) error {
+	if r.Processes == nil || !hasRuntime(sandbox) {
 		return nil
 	}
 	if status.Phase == v1alpha1.SandboxRunning {
@@ -74,22 +77,22 @@ func (c *Controller) changeProcess(ctx context.Context, s step, sandbox *v1alpha
 	}
 	switch name := client.ObjectKeyFromObject(sandbox); {
 	case s == clean:
-		return c.options.Processes.Stop(name)
+		return r.Stop(name)
 	case s != start || status.SandboxIP == "" || status.Phase == v1alpha1.SandboxFailed:
 		return nil
-	case sandbox.Status.SandboxIP == "" && sandbox.Status.Phase != v1alpha1.SandboxResuming && c.options.Processes.IsRunning(name, sandbox.UID):
+	case sandbox.Status.SandboxIP == "" && sandbox.Status.Phase != v1alpha1.SandboxResuming && r.IsRunning(name, sandbox.UID):
 		return nil // the cache is behind: it may have its token already
 	default:
-		return c.options.Processes.Start(ctx, name, sandbox.UID, status.SandboxIP)
+		return r.Start(ctx, name, sandbox.UID, status.SandboxIP)
 	}
 }
 
-// stopProcess ends the process of a sandbox that has ended; nil is one that is gone.
-func (c *Controller) stopProcess(name types.NamespacedName, sandbox *v1alpha1.Sandbox) error {
-	if c.options.Processes == nil || sandbox != nil && !hasEnded(sandbox) {
+// stopEnded ends the process of a sandbox that has ended; nil is one that is gone.
+func (r agentRuntimes) stopEnded(name types.NamespacedName, sandbox *v1alpha1.Sandbox) error {
+	if r.Processes == nil || sandbox != nil && !hasEnded(sandbox) {
 		return nil
 	}
-	return c.options.Processes.Stop(name)
+	return r.Stop(name)
 }
 
 // statusLost returns the status of a sandbox whose process has ended, from the one before.
