@@ -5,7 +5,9 @@ package integration
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // withAllPodMetadata lets all labels and annotations of claims reach pods, where no set and no
@@ -155,14 +158,19 @@ func TestPodMetadataOfAGoneTemplate(t *testing.T) {
 	s := start(t)
 	template := s.Template(t, namespace, "gone")
 	set := s.SetOf(t, template, "pool", "", 1)
-	s.Stock(t, set, 0, 1)
 	if err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	made := create(t, s, testutil.Claim(set, "mine", 1, marked))
-	if all := held(t, s, made); len(all) != 1 || podKeys(t, all[0]) != "" || all[0].Labels["part"] != "payments" {
-		t.Errorf("holds %v", all)
-	}
+	n := 0
+	expect.Eventually(t.Context(), t, func(context.Context) error { // its deletion comes by a watch
+		s.Stock(t, set, n, 1)
+		n++
+		made := create(t, s, testutil.Claim(set, fmt.Sprintf("mine-%d", n), 1, marked))
+		if all := held(t, s, made); len(all) != 1 || podKeys(t, all[0]) != "" || all[0].Labels["part"] != "payments" {
+			return fmt.Errorf("claim %d holds %v", n, all)
+		}
+		return nil
+	})
 }
 
 // TestPlatformKeys: what platforms act on is refused, by create and by apply.
