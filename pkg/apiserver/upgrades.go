@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
@@ -19,13 +20,13 @@ import (
 func withUpgradeLimits(handler http.Handler, open int) http.Handler {
 	slots := fairness.NewSlots(open/2, open/4)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get("Upgrade") == "" {
+		if !httpstream.IsUpgradeRequest(req) && req.Header.Values("Upgrade") == nil {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || info.Subresource != "proxy" {
-			http.Error(w, "only requests to sandboxes/proxy may ask for another protocol", http.StatusBadRequest)
+			http.Error(w, "only requests to sandboxes/proxy may ask for another protocol (Connection: Upgrade)", http.StatusBadRequest)
 			return
 		}
 		release, ok := slots.Take(info.Namespace)

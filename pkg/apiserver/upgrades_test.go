@@ -20,6 +20,7 @@ import (
 func TestUpgradeLimits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	type stands struct{}
+	const noProtocol = "none" // kube-apiserver opens a connection for it as well
 	handler := withUpgradeLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if req.Context().Value(stands{}) != nil {
 			began <- struct{}{}
@@ -31,7 +32,12 @@ func TestUpgradeLimits(t *testing.T) {
 			IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Namespace: namespace, Resource: "sandboxes", Subresource: subresource,
 		})
 		req := httptest.NewRequestWithContext(ctx, method, "/", nil)
-		if upgrade != "" {
+		switch upgrade {
+		case "":
+		case noProtocol:
+			req.Header.Set("Connection", "Upgrade")
+		default:
+			req.Header.Set("Connection", "keep-alive, Upgrade")
 			req.Header.Set("Upgrade", upgrade)
 		}
 		w := httptest.NewRecorder()
@@ -53,6 +59,8 @@ func TestUpgradeLimits(t *testing.T) {
 	}{
 		{http.MethodGet, "evil", "proxy", "websocket", http.StatusTooManyRequests},
 		{http.MethodPost, "evil", "proxy", "foo", http.StatusTooManyRequests},
+		{http.MethodGet, "evil", "proxy", noProtocol, http.StatusTooManyRequests},
+		{http.MethodPost, "good", "", noProtocol, http.StatusBadRequest},
 		{http.MethodGet, "evil", "proxy", "", http.StatusOK},
 		{http.MethodGet, "good", "proxy", "websocket", http.StatusOK},
 		{http.MethodPost, "good", "", "foo", http.StatusBadRequest},
