@@ -187,6 +187,13 @@ func TestNamesDoNotComeBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error { // where the refill is slow, the response has fewer
+			created, err = s.SandboxClaims(eve).Get(ctx, claim.Name, metav1.GetOptions{})
+			if err == nil && created.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+				err = fmt.Errorf("claim %s: %s", claim.Name, created.Status.Message)
+			}
+			return err
+		})
 		for _, name := range expect.Claimed(t, created, each) {
 			if before, ok := seen[name]; ok {
 				t.Errorf("%s of %s was one of %s", name, claim.Name, before)

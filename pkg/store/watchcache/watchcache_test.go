@@ -48,9 +48,12 @@ func TestChecksInSmallPages(t *testing.T) {
 	}
 	for _, resource := range []string{"sandboxsets", "sandboxtemplates", "sandboxes", "sandboxclaims"} {
 		t.Run(resource, func(t *testing.T) {
-			lists, checks := total(t, "etcd_requests_total", resource, "operation", "list"), total(t, "apiserver_storage_consistency_checks_total", resource, "status", "success")
+			lists := total(t, "etcd_requests_total", resource, "operation", "list")
+			checks := total(t, "apiserver_storage_consistency_checks_total", resource, "status", "success")
 			expect.Eventually(t.Context(), t, func(context.Context) error {
-				read, checked := total(t, "etcd_requests_total", resource, "operation", "list")-lists, total(t, "apiserver_storage_consistency_checks_total", resource, "status", "success")-checks
+				// In this order: what is checked has been read.
+				checked := total(t, "apiserver_storage_consistency_checks_total", resource, "status", "success") - checks
+				read := total(t, "etcd_requests_total", resource, "operation", "list") - lists
 				if checked < 5 {
 					return fmt.Errorf("%v checks", checked)
 				}
