@@ -79,7 +79,7 @@ func (e *etcd) stop() error {
 	err := e.cmd.Process.Kill()
 	_ = e.cmd.Wait() // it was killed
 	if errors.Is(err, os.ErrProcessDone) {
-		return errors.New("the etcd of Sandlot has ended by itself")
+		return errors.New("the etcd of Sandlot ended unexpectedly")
 	}
 	return err
 }

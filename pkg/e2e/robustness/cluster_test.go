@@ -50,7 +50,7 @@ type member struct {
 
 	mu      sync.Mutex
 	process *program.Process
-	// down: it is not to be started. ended is how often it ended by itself.
+	// down: it is not to be started. ended is how often it ended unexpectedly.
 	down  bool
 	ended int
 	// lives are all processes so far.
@@ -144,7 +144,7 @@ func (c *cluster) checkProcesses(t *testing.T) {
 	}
 	for _, m := range members {
 		m.mu.Lock()
-		t.Logf("%s had %d lives, and ended %d times by itself", m.name, len(m.lives), m.ended)
+		t.Logf("%s had %d lives, and ended %d times unexpectedly", m.name, len(m.lives), m.ended)
 		for _, life := range m.lives {
 			output := life.Stderr.String()
 			for _, sign := range []string{"panic:", "fatal error:", "DATA RACE"} {
