@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -212,7 +211,7 @@ func (s *session) runWithoutPod(ctx context.Context, streams genericiooptions.IO
 	case err != nil: // who may exec need not be one who may read sandboxes
 		return missing
 	case apierrors.HasStatusCause(missing, metav1.CauseTypeUnexpectedServerResponse):
-		if meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) != nil {
+		if v1alpha1.HasRuntimeToken(sandbox) {
 			return s.runByRuntime(ctx, streams, sandbox, r)
 		}
 		return fmt.Errorf("sandbox %s/%s is simulated: this server has no pods that a command could run in", s.namespace, name)

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -20,13 +19,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/processpb/processpbconnect"
 )
 
-// accessTokenHeader is the header of the token of an agent-runtime.
-const accessTokenHeader = "X-Access-Token"
-
 // runByRuntime runs a command in a sandbox without a pod, by its agent-runtime. The server forwards the calls.
 func (s *session) runByRuntime(ctx context.Context, streams genericiooptions.IOStreams, sandbox *v1alpha1.Sandbox, r remote) error {
 	if r.stdin || r.tty {
-		return fmt.Errorf("sandbox %s/%s has no pod: a command that runs by its agent-runtime has no input and no terminal: write the command after --", s.namespace, sandbox.Name)
+		return fmt.Errorf("sandbox %s/%s has no pod: a command that runs by its agent-runtime has no input and no terminal", s.namespace, sandbox.Name)
 	}
 	token, err := s.runtimeToken(ctx, sandbox)
 	if err != nil {
@@ -41,13 +37,17 @@ func (s *session) runByRuntime(ctx context.Context, streams genericiooptions.IOS
 	url := s.agents.RESTClient().Get().Namespace(s.namespace).Resource("sandboxes").Name(sandbox.Name).
 		SubResource("proxy", strconv.Itoa(v1alpha1.DefaultRuntimePort)).URL().String()
 	start := connect.NewRequest(&processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: r.command[0], Args: r.command[1:]}})
-	start.Header().Set(accessTokenHeader, token)
+	start.Header().Set(v1alpha1.RuntimeTokenHeader, token)
 	events, err := processpbconnect.NewProcessClient(client, url).Start(ctx, start)
 	if err != nil {
 		return fmt.Errorf("running a command in sandbox %s/%s: %w", s.namespace, sandbox.Name, err)
 	}
 	defer func() { _ = events.Close() }() // it was read to its end, or is given up
-	return follow(streams, events, r.command[0])
+	err = follow(streams, events, r.command[0])
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w while a command ran in sandbox %s/%s", interrupted, s.namespace, sandbox.Name)
+	}
+	return err
 }
 
 // follow writes the output of a command until it ends. Its exit code is that of the error.
@@ -67,8 +67,10 @@ func follow(streams genericiooptions.IOStreams, events *connect.ServerStreamForC
 		}
 	}
 	switch {
+	case end == nil && events.Err() != nil:
+		return fmt.Errorf("running %s: %w", name, events.Err())
 	case end == nil:
-		return errors.Join(fmt.Errorf("the connection ended before %s did", name), events.Err())
+		return fmt.Errorf("the connection ended before %s did", name)
 	case !end.GetExited():
 		return fmt.Errorf("%s ended: %s", name, end.GetStatus())
 	case end.GetExitCode() != 0:

@@ -19,6 +19,9 @@ import (
 // says another.
 const DefaultRuntimePort = 49983
 
+// RuntimeTokenHeader is the header that has the access token in requests to an agent-runtime.
+const RuntimeTokenHeader = "X-Access-Token"
+
 // IsClosedRuntimePort reports whether a port of a sandbox is one of ClosedRuntimePorts.
 func IsClosedRuntimePort(sandbox *Sandbox, port int) bool {
 	return slices.Contains(ClosedRuntimePorts(sandbox), port)
@@ -33,6 +36,12 @@ func ClosedRuntimePorts(sandbox *Sandbox) []int {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(runtimePaths(sandbox)))
+}
+
+// HasRuntimeToken reports whether the agent-runtime of a sandbox has an access token, or is to get one.
+func HasRuntimeToken(sandbox *Sandbox) bool {
+	return sandbox.Annotations[AnnotationRuntimeTokenID] != "" ||
+		meta.FindStatusCondition(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) != nil
 }
 
 // RuntimeProbePath returns a path that the agent-runtime at a port of a sandbox serves only with its

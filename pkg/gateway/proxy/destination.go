@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -16,7 +17,7 @@ const (
 	headerSandboxID    = "E2b-Sandbox-Id"
 	headerSandboxPort  = "E2b-Sandbox-Port"
 	headerTrafficToken = "E2b-Traffic-Access-Token"
-	headerAccessToken  = "X-Access-Token"
+	headerAccessToken  = v1alpha1.RuntimeTokenHeader
 	headerAPIKey       = "X-Api-Key"
 )
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,20 +34,14 @@ const (
 	lostMessage    = "the process of its agent-runtime has ended"
 )
 
-// agentRuntimes starts and ends Processes with the steps of sandboxes. Without Processes it does nothing.
+// agentRuntimes starts and ends Processes with the steps of sandboxes. Without Processes it does nothing. A runtime that
+// gets no token takes commands from all users of the machine, so it is not started.
 type agentRuntimes struct{ Processes }
 
 // enqueueEnded queues sandboxes whose processes have ended.
 func (r agentRuntimes) enqueueEnded(_ context.Context, q queue.Interface) error {
 	r.OnEnd(func(sandbox types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: sandbox}) })
 	return nil
-}
-
-// hasRuntime reports whether a sandbox has an agent-runtime with an access token, or that gets one. One without takes
-// commands from all users of the machine, so it is not started.
-func hasRuntime(sandbox *v1alpha1.Sandbox) bool {
-	return sandbox.Annotations[v1alpha1.AnnotationRuntimeTokenID] != "" ||
-		meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) != nil
 }
 
 // hasEnded reports whether a sandbox has no pod any more, or none until it is resumed.
@@ -62,14 +55,14 @@ func hasEnded(sandbox *v1alpha1.Sandbox) bool {
 
 // isLost reports whether the process of a sandbox has ended.
 func (r agentRuntimes) isLost(sandbox *v1alpha1.Sandbox) bool {
-	return r.Processes != nil && !hasEnded(sandbox) && hasRuntime(sandbox) && sandbox.Status.SandboxIP != "" &&
+	return r.Processes != nil && !hasEnded(sandbox) && v1alpha1.HasRuntimeToken(sandbox) && sandbox.Status.SandboxIP != "" &&
 		sandbox.Status.Phase != v1alpha1.SandboxRecycling && // its process may have been ended
 		!r.IsRunning(client.ObjectKeyFromObject(sandbox), sandbox.UID)
 }
 
 // change starts or ends the process of a sandbox before a status is written that a step leads to.
 func (r agentRuntimes) change(ctx context.Context, s step, sandbox *v1alpha1.Sandbox, status *v1alpha1.SandboxStatus) error {
-	if r.Processes == nil || !hasRuntime(sandbox) {
+	if r.Processes == nil || !v1alpha1.HasRuntimeToken(sandbox) {
 		return nil
 	}
 	if status.Phase == v1alpha1.SandboxRunning {
