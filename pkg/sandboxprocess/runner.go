@@ -7,10 +7,12 @@ package sandboxprocess
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,13 +22,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
 	// startTimeout is how long a process may take until it listens.
 	startTimeout = 10 * time.Second
 	// defaultStopTimeout is how long a process may take to end, with all that it has started. Then it is killed.
-	defaultStopTimeout = 10 * time.Second
+	// sandlot-runtime gives its commands 11 s.
+	defaultStopTimeout = 15 * time.Second
+	// removeInterval is how often it is tried to remove the files of an earlier run.
+	removeInterval = 100 * time.Millisecond
 	// listening begins the line that sandlot-runtime writes when it listens.
 	listening = "sandlot-runtime listens on "
 )
@@ -50,13 +56,20 @@ type process struct {
 	home string
 	// ended is closed when it has ended.
 	ended chan struct{}
+	// listens is set when it listens, and stops when it is to end. The lock of the Runner guards both.
+	listens, stops bool
 }
 
 // New returns a Runner of the program sandlot-runtime at a path. Each sandbox has a folder of its own below folder, in
-// which its commands begin. What is in there from an earlier run is removed.
-func New(program, folder string) (*Runner, error) {
-	if err := os.RemoveAll(folder); err != nil {
-		return nil, fmt.Errorf("removing the files of earlier sandboxes: %w", err)
+// which its commands begin. What is in there from an earlier run is removed, of which commands may still end.
+func New(ctx context.Context, program, folder string) (*Runner, error) {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, removeInterval, defaultStopTimeout, true, func(context.Context) (bool, error) {
+		last = removeAll(folder)
+		return last == nil, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("removing the files of earlier sandboxes: %w", cmp.Or(last, err))
 	}
 	return &Runner{
 		program: program, folder: folder, stopTimeout: defaultStopTimeout,
@@ -64,7 +77,7 @@ func New(program, folder string) (*Runner, error) {
 	}, nil
 }
 
-// OnEnd sets what is called with the name of a sandbox when its process has ended.
+// OnEnd sets what is called with the name of a sandbox when its process has ended that listened and was not stopped.
 func (r *Runner) OnEnd(call func(types.NamespacedName)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,16 +120,19 @@ func (r *Runner) Start(ctx context.Context, sandbox types.NamespacedName, uid ty
 		first, _ := text.ReadString('\n') // empty if it has ended
 		line <- first
 		_, _ = io.Copy(io.Discard, text) // it may write more, which means nothing
-		_ = p.cmd.Wait()                 // how it ended means nothing: it was not to
+	})
+	r.waits.Go(func() {
+		_ = p.cmd.Wait()   // how it ended means nothing: it was not to
+		_ = output.Close() // others may hold the other end
 		close(p.ended)
-		r.ended(sandbox)
+		r.ended(sandbox, p)
 	})
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 	select {
 	case first := <-line:
 		if strings.HasPrefix(first, listening) {
-			return nil
+			return r.started(p)
 		}
 		err = errors.New("it ended at once")
 	case <-timer.C:
@@ -127,8 +143,21 @@ func (r *Runner) Start(ctx context.Context, sandbox types.NamespacedName, uid ty
 	return errors.Join(fmt.Errorf("agent-runtime of Sandbox %s at %s: %w", sandbox, address, err), r.Stop(sandbox))
 }
 
-// start starts a process that is not waited for yet.
-func (r *Runner) start(sandbox types.NamespacedName, uid types.UID, address string) (*process, io.Reader, error) {
+// started notes that a process listens. It returns an error if it has ended since.
+func (r *Runner) started(p *process) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-p.ended:
+		return errors.New("the agent-runtime ended at once")
+	default:
+		p.listens = true
+		return nil
+	}
+}
+
+// start starts a process that is not waited for yet. It returns what the process writes.
+func (r *Runner) start(sandbox types.NamespacedName, uid types.UID, address string) (*process, *os.File, error) {
 	home := filepath.Join(r.folder, sandbox.Namespace, sandbox.Name)
 	temporary := filepath.Join(home, "tmp")
 	if err := os.MkdirAll(temporary, 0o700); err != nil {
@@ -138,36 +167,45 @@ func (r *Runner) start(sandbox types.NamespacedName, uid types.UID, address stri
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temporary, "PATH=" + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG")}
 	cmd.SysProcAttr = endsWithParent()
-	output, err := cmd.StdoutPipe()
+	output, written, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
+	defer func() { _ = written.Close() }() // the process has its own
+	cmd.Stdout = written
 	p := &process{uid: uid, cmd: cmd, home: home, ended: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
-		return nil, nil, errors.New("all processes are being stopped")
+		err = errors.New("all processes are being stopped")
+	} else {
+		err = cmd.Start()
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+	if err != nil {
+		return nil, nil, errors.Join(err, output.Close())
 	}
 	r.running[sandbox] = p
 	return p, output, nil
 }
 
-func (r *Runner) ended(sandbox types.NamespacedName) {
+func (r *Runner) ended(sandbox types.NamespacedName, p *process) {
 	r.mu.Lock()
-	call := r.onEnd
+	call, isNews := r.onEnd, p.listens && !p.stops
 	r.mu.Unlock()
-	call(sandbox)
+	if isNews {
+		call(sandbox)
+	}
 }
 
-// Stop ends the process of a sandbox, if it has one, and removes its files.
+// Stop ends the process of a sandbox, if it has one, and removes its files. After an error it can be called again.
 func (r *Runner) Stop(sandbox types.NamespacedName) error {
 	p := r.find(sandbox)
 	if p == nil {
 		return nil
 	}
+	r.mu.Lock()
+	p.stops = true
+	r.mu.Unlock()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	timer := time.NewTimer(r.stopTimeout)
 	defer timer.Stop()
@@ -177,15 +215,30 @@ func (r *Runner) Stop(sandbox types.NamespacedName) error {
 		_ = p.cmd.Process.Kill() // as above
 		<-p.ended
 	}
+	if err := removeAll(p.home); err != nil {
+		return fmt.Errorf("removing the files of Sandbox %s: %w", sandbox, err)
+	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.running[sandbox] == p {
 		delete(r.running, sandbox)
 	}
-	r.mu.Unlock()
-	if err := os.RemoveAll(p.home); err != nil {
-		return fmt.Errorf("removing the files of Sandbox %s: %w", sandbox, err)
-	}
 	return nil
+}
+
+// removeAll removes a folder, also with folders in it without the right to write, such as those of Go's modules.
+func removeAll(folder string) error {
+	err := os.RemoveAll(folder)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700) // what stays shows below
+		}
+		return nil
+	})
+	return os.RemoveAll(folder)
 }
 
 // Close ends all processes, and starts none any more.

@@ -29,7 +29,7 @@ func startProcesses(s *stack, o *Options, dir string, out io.Writer) (simulated.
 		return nil, err
 	}
 	folder := filepath.Join(dir, "sandboxes")
-	runner, err := sandboxprocess.New(path, folder)
+	runner, err := sandboxprocess.New(s.run, path, folder)
 	if err != nil {
 		return nil, err
 	}
