@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -127,8 +128,11 @@ func (o *Options) Validate() error {
 	if o.SimulatedStartDelay < 0 {
 		errs = append(errs, errors.New("--simulated-start-delay must not be negative"))
 	}
-	if o.Sandboxes != SandboxesSimulated && o.Sandboxes != SandboxesProcesses {
+	switch {
+	case o.Sandboxes != SandboxesSimulated && o.Sandboxes != SandboxesProcesses:
 		errs = append(errs, fmt.Errorf("--sandboxes %q is neither %s nor %s", o.Sandboxes, SandboxesSimulated, SandboxesProcesses))
+	case o.Sandboxes == SandboxesProcesses && runtime.GOOS != "linux":
+		errs = append(errs, errors.New("--sandboxes=processes needs Linux"))
 	}
 	if o.E2BAddress != "" {
 		if _, _, err := net.SplitHostPort(o.E2BAddress); err != nil {
