@@ -178,7 +178,7 @@ func copyStored(ctx context.Context, client *clientv3.Client, n int, keys []stri
 	check(writers.Wait())
 }
 
-// create creates the set of a pool, and its template where it is the first that refers to
+// createSet creates the set of a pool, and its template where it is the first that refers to
 // it.
 func (s *server) createSet(ctx context.Context, p pool) {
 	api := s.clients[0].AgentsV1alpha1()

@@ -19,7 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// supplier finds what a claim needs and makes its plans of it.
+// supplier finds where the sandboxes of claims come from. It has what the attempts of all claims share.
 type supplier struct {
 	store     Store
 	templates *candidates.Templates

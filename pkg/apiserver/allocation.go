@@ -40,8 +40,9 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
 
-// allocation is what makes the create of a claim bind: the allocator, its
-// connection to etcd, and the watches that keep its index.
+// allocation is what runs beside the generic server: the allocator with its connection to
+// etcd and the watches that keep its index, the worker for agent-runtimes, the list of
+// servers, and what maintains etcd and rewrites what is stored in it.
 type allocation struct {
 	allocator     *allocator.Allocator
 	runtimeWorker *agentruntime.Worker

@@ -40,7 +40,7 @@ type entryKey struct{ namespace, name string }
 //
 // A sandbox is in one of three states here:
 //
-//	available  in its pool's queue, may be taken unless its revision is suspended
+//	available  in a list of its pool, may be taken unless its revision is suspended
 //	taken      with a caller, who must answer with Bound, Discard or Release
 //	spent      claimed or lost at some resourceVersion: an update that is not newer
 //	           must not bring it back

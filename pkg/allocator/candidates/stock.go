@@ -112,7 +112,7 @@ func (s *Stock) Resume(namespace string, of func(poolindex.Pool) bool) {
 	}
 }
 
-// ResumeAll is resume for all pools of all namespaces.
+// ResumeAll is Resume for all pools of all namespaces.
 func (s *Stock) ResumeAll() {
 	for _, p := range s.Index.Suspensions.ResumeAll() {
 		s.Queue.Stocked(p)

@@ -9,7 +9,7 @@
 // A plan is made in two halves, because what has to be looked for depends on what
 // the claim holds:
 //
-//	a := plan.Assess(state)    // what becomes of what the claim holds, and what it needs
-//	...                        // the caller takes sandboxes, or makes some
-//	p, err := a.Next(offer)    // the next transaction, and what to wait for after it
+//	a := plan.Assess(state)         // what becomes of what the claim holds, and what it needs
+//	...                             // the caller takes sandboxes, or makes some
+//	p, err := a.Next(offer, marks)  // the next transaction, and what to wait for after it
 package plan
