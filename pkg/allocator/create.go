@@ -22,13 +22,12 @@ import (
 //
 // What can be bound at once is in the first transaction. A claim that needs more
 // waits, in the order in which claims came, for the sync window and never beyond ctx;
-// then it is returned as it stands, Claiming, and goes on in the background. A ctx that
-// is done before the first transaction costs nothing; afterwards it only ends the
-// waiting.
+// then it is returned as it stands, Claiming, and the work continues in the background. If ctx
+// is done before the first transaction, nothing is written; afterwards it only ends the wait.
 //
 // Errors: ErrClaimExists, ErrSetNotFound, *MismatchError, *ShortageError, *TooManyWaitingError,
-// *RefusedError, ErrTooLarge, *ThrottledError, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
-// the error of ctx, and those of the store.
+// *RefusedError, ErrTooLarge, *ThrottledError and those of Options.Admit, after which nothing was
+// written; ErrUnknownOutcome, the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.Sets, claim)
 	created, err := a.create(ctx, claim)
@@ -39,21 +38,23 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	claim = a.options.withFirstObserved(ctx, claim, now)
-	c := &creation{claims: a.finisher.unfinished, claim: claim, now: now, reservation: newReservation()}
-	stored, err := a.first(ctx, c)
+	c := &creation{unfinishedClaims: a.finisher.unfinished, claim: claim, now: now, reservation: newReservation()}
+	stored, err := a.planAndCommit(ctx, c)
 	if err != nil {
 		c.end()
 		return nil, a.supplier.refusal(ctx, claim, err)
 	}
 	u := c.unfinished
-	if !claims.Unfinished(stored) || u == nil { // or it was read, and others have worked on it since: the watch reports it
+	// Without u, an unfinished claim was read after a transaction without an answer, and another server
+	// has worked on it since: the watch reports it.
+	if !claims.Unfinished(stored) || u == nil {
 		c.end()
 		warn(ctx, claim, c.reservation.notDone)
 		return stored, nil
 	}
 	a.finisher.runtimes.setUpRuntimes(u)
-	isHopeless := u.outlook.hopeless // before begin, after which others write it
-	c.claims.begin(u, claim.UID)
+	isHopeless := u.outlook.hopeless // read before begin, because workers write it after that
+	c.unfinishedClaims.begin(u, claim.UID)
 	if !isHopeless && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
@@ -63,12 +64,12 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 
 // creation is a claim that is being created.
 type creation struct {
-	claims *unfinishedClaims
-	claim  *v1alpha1.SandboxClaim
+	unfinishedClaims *unfinishedClaims
+	claim            *v1alpha1.SandboxClaim
 	// now is when the create began.
 	now         time.Time
 	reservation *reservation
-	// unfinished is the claim in claims; nil before open.
+	// unfinished is the claim in unfinishedClaims; nil before open.
 	unfinished *unfinishedClaim
 }
 
@@ -76,7 +77,7 @@ type creation struct {
 // so that no event of it is lost. Most claims end with their first transaction, and are never there.
 func (c *creation) open(ctx context.Context) *unfinishedClaim {
 	if c.unfinished == nil {
-		c.unfinished = c.claims.open(ctx, c.claim, c.now, c.reservation)
+		c.unfinished = c.unfinishedClaims.open(ctx, c.claim, c.now, c.reservation)
 	}
 	return c.unfinished
 }
@@ -84,15 +85,15 @@ func (c *creation) open(ctx context.Context) *unfinishedClaim {
 // end ends the work on the claim, and releases what was not bound.
 func (c *creation) end() {
 	if c.unfinished != nil {
-		c.claims.forget(c.unfinished, c.claim.UID)
+		c.unfinishedClaims.forget(c.unfinished, c.claim.UID)
 	} else {
-		c.reservation.release(c.claims.queue)
+		c.reservation.release(c.unfinishedClaims.queue)
 	}
 }
 
-// first writes the claim's first state, with what can be bound now, or fails and
+// planAndCommit writes the first state of the claim, with what can be bound now, or fails and
 // leaves nothing behind.
-func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxClaim, error) {
+func (a *Allocator) planAndCommit(ctx context.Context, c *creation) (*v1alpha1.SandboxClaim, error) {
 	try := &attempt{finder: finder{supplier: a.supplier, reservation: c.reservation}, state: plan.State{Claim: c.claim, New: true, Start: c.now}}
 	if claims.Mounts(c.claim) {
 		try.state.Setups, _ = a.finisher.runtimes.setupsOf(c.open(ctx), nil)
@@ -100,7 +101,7 @@ func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxCl
 	isDetached := false
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err // a caller that is gone costs nothing
+			return nil, err // nothing is written for a caller that is gone
 		}
 		p, err := try.plan(ctx)
 		if err != nil {
@@ -124,7 +125,7 @@ func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxCl
 		switch {
 		case !errors.Is(err, errReplan):
 			return nil, err
-		case errors.Is(err, errNotWritten) && !isDetached: // it was on its way, so it is seen through
+		case errors.Is(err, errNotWritten) && !isDetached: // a transaction was sent, so a caller that leaves changes nothing any more
 			var cancel context.CancelFunc
 			ctx, cancel = detached(ctx, settleTimeout)
 			defer cancel()
@@ -157,7 +158,7 @@ func makesTheRest(e *claims.Eligible, p *plan.Plan) bool {
 
 // await waits for the claim's end within the sync window, and not beyond ctx, less
 // what is needed to answer in time. Each call that waits holds a seat that others need,
-// so with too many of them it does not wait: those who came before are served before.
+// so if too many wait already, it does not wait.
 func (a *Allocator) await(ctx context.Context, u *unfinishedClaim) {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > int64(a.options.MaxWaitingCreates) {

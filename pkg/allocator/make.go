@@ -23,8 +23,8 @@ import (
 
 // explainBroken is why no sandboxes can be made for a claim whose time is up.
 func (f *finder) explainBroken(ctx context.Context) (broken, err error) {
-	if f.reservation.unknown != nil {
-		return f.reservation.unknown, nil
+	if f.reservation.identityErr != nil {
+		return f.reservation.identityErr, nil
 	}
 	model, err := f.supplier.templates.Model(ctx, f.assessment.State.Claim, &f.assessment.State.Eligible, f.supplier.store)
 	switch {
@@ -103,7 +103,7 @@ func (f *finder) makeFresh(ctx context.Context, n int) error {
 		case s.New:
 			return err
 		case errors.Is(err, ErrIdentityUnknown):
-			r.unknown = ErrIdentityUnknown
+			r.identityErr = ErrIdentityUnknown
 			return nil
 		default:
 			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(s.Claim))

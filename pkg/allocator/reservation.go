@@ -33,9 +33,9 @@ type reservation struct {
 	refused *RefusedError
 	// generation is that of the claim that taken and made are prepared for.
 	generation int64
-	// unknown is ErrIdentityUnknown once that was found out: who made the claim does not
-	// come to be known later.
-	unknown error
+	// identityErr is ErrIdentityUnknown once that was found out, which does not change later; nil
+	// otherwise.
+	identityErr error
 	// nameSeen is at which revision a sandbox of another was met under the name of the one
 	// that was made for the claim; 0 if none was.
 	nameSeen uint64

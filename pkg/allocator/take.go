@@ -247,8 +247,8 @@ func (f *finder) takeOrMake(ctx context.Context, n int) (done bool, broken, err 
 	if !f.assessment.State.Eligible.CanMake() {
 		return false, nil, nil
 	}
-	if f.reservation.unknown != nil {
-		return false, f.reservation.unknown, nil
+	if f.reservation.identityErr != nil {
+		return false, f.reservation.identityErr, nil
 	}
 	if broken, err = f.loadModel(ctx); broken != nil || err != nil {
 		return false, broken, err
@@ -263,8 +263,8 @@ func (f *finder) takeOrMake(ctx context.Context, n int) (done bool, broken, err 
 	if err := f.makeFresh(ctx, lacks); err != nil {
 		return false, nil, err
 	}
-	if f.reservation.unknown != nil {
-		return false, f.reservation.unknown, nil
+	if f.reservation.identityErr != nil {
+		return false, f.reservation.identityErr, nil
 	}
 	if claims.AllOrNothing(f.assessment.State.Claim) && len(f.reservation.taken)+len(f.reservation.made) < n {
 		f.release() // others can use them until some can be made
