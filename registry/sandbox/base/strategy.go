@@ -130,7 +130,7 @@ func ClearResourceVersionOnApply(ctx context.Context, meta *metav1.ObjectMeta) {
 	}
 }
 
-// Warn tells the client of what is no error.
+// Warn sends warnings to the client.
 func Warn(ctx context.Context, warnings []string) {
 	for _, text := range warnings {
 		warning.AddWarning(ctx, "", text)

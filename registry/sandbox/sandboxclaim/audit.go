@@ -23,10 +23,10 @@ const (
 	maxAuditedSandboxes = 100
 )
 
-// audited notes in the audit event of a request which sandboxes of a claim it bound or
+// addAuditAnnotations notes in the audit event of a request which sandboxes of a claim it bound or
 // released. The event names the user too, but not the claim that generateName named, and
 // what was bound only where whole responses are logged.
-func audited(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes []v1alpha1.ClaimedSandbox) {
+func addAuditAnnotations(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes []v1alpha1.ClaimedSandbox) {
 	if !audit.AuditContextFrom(ctx).Enabled() {
 		return
 	}

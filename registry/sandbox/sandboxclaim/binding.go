@@ -15,8 +15,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 )
 
-// Binder stores a claim together with the sandboxes that it asks for.
-// *allocator.Allocator is the one that does.
+// Binder stores a claim together with the sandboxes that it asks for. *allocator.Allocator
+// implements it.
 type Binder interface {
 	// Create stores the claim, which must not exist yet, and returns it as
 	// stored. Its errors are those of allocator.Allocator.Create.
@@ -38,12 +38,12 @@ type Binder interface {
 	Ahead(claim *v1alpha1.SandboxClaim) (int, bool)
 }
 
-// bindingStorage is the generic storage of claims, in which a claim comes into
-// being only with its sandboxes.
+// bindingStorage wraps the generic storage of claims. It stores a new claim together with
+// its sandboxes, in one transaction.
 //
-// It sits below the generic store, which has named, validated and admitted the
-// claim by then and answers dry runs above us, and above etcd, which sees one
-// transaction. Claims can be created on two ways, and it stands in both.
+// The generic store calls it for a claim that has a name, is valid and was admitted. Dry
+// runs end in the generic store. There are two ways to create a claim, Create and
+// GuaranteedUpdate, and bindingStorage overrides both.
 type bindingStorage struct {
 	storage.Interface
 	binder Binder
@@ -65,7 +65,7 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 	case err != nil:
 		return statusError(claim, err)
 	}
-	audited(ctx, bound, bound.Status.Sandboxes)
+	addAuditAnnotations(ctx, bound, bound.Status.Sandboxes)
 	warnIfShort(ctx, bound, false)
 	if out != nil {
 		*out.(*v1alpha1.SandboxClaim) = *bound
@@ -78,8 +78,8 @@ var errAbsent = errors.New("the claim does not exist")
 
 // GuaranteedUpdate updates, or, for server-side apply of a claim that does not
 // exist, creates: apply never calls Create. The update function may run several
-// times and on stale objects, so nothing is bound within it; what it makes of an
-// absent claim is carried out of it instead.
+// times and on stale objects, so nothing is bound within it. The claim that it returns is
+// bound afterwards.
 func (s *bindingStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
 	if !ignoreNotFound {

@@ -18,10 +18,10 @@ import (
 // claimCheck refuses a new claim.
 type claimCheck func(ctx context.Context, claim *v1alpha1.SandboxClaim) error
 
-// checkBefore returns the admission of new claims with checks before it. A claim that is admitted is
-// charged to the quota of its namespace, and the charge of one that fails after that is not given back: a
-// client that tries again until there is stock would use up its quota for nothing. So what can be found
-// out before the transaction is. A dry run charges nothing, and its preview says what is short.
+// checkBefore returns the admission of new claims with checks before it. Admission charges a claim to
+// the quota of its namespace, and the charge of a claim that fails after that is not returned: a client
+// that tries again until there is stock would use up its quota. So the checks refuse before admission
+// what would fail after it. A dry run charges nothing, and its preview says what is short.
 func (r *REST) checkBefore(admit rest.ValidateObjectFunc, isDryRun bool, more ...claimCheck) rest.ValidateObjectFunc {
 	checks := []claimCheck{r.checkVolumes}
 	if !isDryRun {
@@ -43,7 +43,7 @@ func (r *REST) checkBefore(admit rest.ValidateObjectFunc, isDryRun bool, more ..
 	}
 }
 
-// checkVolumes refuses a claim whose volumes cannot be mounted, as far as can be seen.
+// checkVolumes refuses a claim whose volumes cannot be mounted, as far as the server knows now.
 func (r *REST) checkVolumes(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	if r.CheckVolumes == nil || len(claim.Spec.DynamicVolumesMount) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (r *REST) checkVolumes(ctx context.Context, claim *v1alpha1.SandboxClaim) e
 	return nil
 }
 
-// checkServable refuses a claim that cannot be served as it asks, as far as can be seen.
+// checkServable refuses a claim that cannot be served as it asks, as far as the server knows now.
 func (r *REST) checkServable(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	if err := r.binder.Check(ctx, claim); err != nil && !r.isLenient(ctx, claim, err) {
 		return statusError(claim, err)
@@ -69,7 +69,7 @@ func (r *REST) checkServable(ctx context.Context, claim *v1alpha1.SandboxClaim) 
 }
 
 // checkName refuses a claim whose name is taken, as far as the watch cache shows. The transaction decides
-// all the same. What cannot be read now is for the create to find out.
+// all the same. If the claim cannot be read now, the create finds out.
 func (r *REST) checkName(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	for _, at := range []string{"0", ""} { // the watch cache, and then etcd
 		if _, err := r.Get(ctx, claim.Name, &metav1.GetOptions{ResourceVersion: at}); err != nil {

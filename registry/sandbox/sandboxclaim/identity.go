@@ -52,11 +52,11 @@ const (
 	publicExtra = "authentication.kubernetes.io/"
 )
 
-// recorded is what the annotation claimed-by-identity holds. The claim's UID is the hash of
+// identityRecord is what the annotation claimed-by-identity holds. The claim's UID is the hash of
 // it, and the server alone writes UIDs, once. So nothing that is written into the
 // annotation later is taken for what this server recorded: also not on a claim that was
 // changed through a server of a version that lets clients write there.
-type recorded struct {
+type identityRecord struct {
 	// Salt makes the UID that of one claim. User is a UserInfo of authentication.k8s.io/v1.
 	Salt uuid.UUID       `json:"salt"`
 	User json.RawMessage `json:"user"`
@@ -69,9 +69,9 @@ const ownKind = 8
 // milliseconds, as in the UUIDs of version 7.
 const timeBytes = 6
 
-// timed lets a UID begin with the time. Claims of one second are served in the order of
+// withTime returns a UID that begins with the time. Claims of one second are served in the order of
 // their UIDs, since objects keep no more of the time of their creation.
-func timed(uid types.UID, now time.Time) types.UID {
+func withTime(uid types.UID, now time.Time) types.UID {
 	id, err := uuid.Parse(string(uid))
 	if err != nil {
 		return uid
@@ -85,20 +85,20 @@ func timed(uid types.UID, now time.Time) types.UID {
 
 // uid is the UID of a claim with this record: the time that the salt begins with, and the
 // hash.
-func (r *recorded) uid() types.UID {
+func (r *identityRecord) uid() types.UID {
 	id := uuid.NewHash(sha256.New(), r.Salt, r.User, ownKind)
 	copy(id[:timeBytes], r.Salt[:timeBytes])
 	return types.UID(id.String())
 }
 
-// unrecorded is recorded in place of a user who cannot be recorded in full. The claim still counts for
+// unrecorded is the record of a user who cannot be recorded in full. The claim still counts for
 // its creator (plan.Claimer): the annotation is removed when another user changes the spec.
 const unrecorded = "{}"
 
-// record notes who makes a claim that is about to be stored, and gives the claim the UID
-// that goes with it. It returns unrecorded and leaves the claim as it is if that cannot be all
-// of who it is.
-func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
+// recordIdentity returns the record of the user who makes a claim that is about to be stored, and
+// sets the UID of the claim to that of the record. If it cannot record all of the user, it returns
+// unrecorded and leaves the claim as it is.
+func recordIdentity(claim *v1alpha1.SandboxClaim, who user.Info) string {
 	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
 	for key, values := range who.GetExtra() {
 		if !strings.HasPrefix(key, publicExtra) && key != v1alpha1.AnnotationE2BKeyID {
@@ -113,7 +113,7 @@ func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 	if err != nil || len(encoded) > maxIdentityBytes {
 		return unrecorded
 	}
-	r := recorded{User: encoded}
+	r := identityRecord{User: encoded}
 	if r.Salt, err = uuid.Parse(string(claim.UID)); err != nil {
 		return unrecorded
 	}
@@ -131,7 +131,7 @@ func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 // claim was made by a version that did not record them, or another user has changed
 // its spec.
 func IdentityOf(claim *v1alpha1.SandboxClaim) (user.Info, error) {
-	var r recorded
+	var r identityRecord
 	if err := json.Unmarshal([]byte(claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]), &r); err != nil || r.uid() != claim.UID {
 		return nil, allocator.ErrIdentityUnknown
 	}

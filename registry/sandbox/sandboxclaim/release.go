@@ -38,7 +38,7 @@ type AdmitDelete func(ctx context.Context, namespace, name string, options *meta
 
 // ReleaseREST serves the release of sandboxes: see v1alpha1.SandboxClaimRelease. They are
 // deleted one by one, as their user would delete them. A release whose time is over
-// answers with what it has done, and the same request once more goes on.
+// answers with what it has done, and the same request once more continues it.
 type ReleaseREST struct {
 	holdings
 	admit AdmitDelete
@@ -89,7 +89,7 @@ func (r *ReleaseREST) Create(ctx context.Context, name string, obj runtime.Objec
 	}
 	released, remaining, err := r.delete(ctx, claim, bound, options.DryRun)
 	if len(options.DryRun) == 0 && len(released) > 0 {
-		audited(ctx, claim, released)
+		addAuditAnnotations(ctx, claim, released)
 	}
 	if err != nil {
 		if len(released) > 0 {
@@ -141,8 +141,8 @@ func (r *ReleaseREST) asked(ctx context.Context, claim *v1alpha1.SandboxClaim, r
 }
 
 // delete deletes sandboxes of a claim for as long as there is time to answer. It returns
-// which, in their order, and how many it did not come to. After an error it goes on with
-// the others, and returns the first.
+// which, in their order, and how many it did not come to. After an error it continues with
+// the others, and returns the first error.
 func (r *ReleaseREST) delete(ctx context.Context, claim *v1alpha1.SandboxClaim, bound []*v1alpha1.Sandbox, dryRun []string) (
 	released []v1alpha1.ClaimedSandbox, remaining int32, err error) {
 	within, cancel := inTimeToAnswer(ctx)

@@ -93,7 +93,7 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 		})
 		returned = append(returned, v1alpha1.ClaimedSandbox{Name: sb.Name})
 	}
-	audited(ctx, claim, returned)
+	addAuditAnnotations(ctx, claim, returned)
 	return answer, nil
 }
 

@@ -39,9 +39,8 @@ func NewStrategy(scheme *runtime.Scheme, c clock.PassiveClock, limits validation
 	return Strategy{Strategy: base.NewStrategy(scheme), clock: c, limits: limits}
 }
 
-// NewStatusStrategy returns the strategy of the status subresource. What of the status only the
-// allocator writes, and does not mend, stays as it is stored: since when and for what the claim
-// waits, and what failed.
+// NewStatusStrategy returns the strategy of the status subresource. It keeps the fields that only the
+// allocator writes, and would not restore: claimStartTime, waiting, failedReplicas and failures.
 func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxClaim] {
 	return base.StatusStrategy[*v1alpha1.SandboxClaim]{
 		MainStrategy: s,
@@ -79,7 +78,7 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	claim := obj.(*v1alpha1.SandboxClaim)
 	base.ClearResourceVersionOnApply(ctx, &claim.ObjectMeta)
-	claim.UID = timed(claim.UID, s.clock.Now())
+	claim.UID = withTime(claim.UID, s.clock.Now())
 	claim.Status = v1alpha1.SandboxClaimStatus{}
 	claim.Generation = 1
 	base.SetAPI(ctx, claim)
@@ -91,7 +90,7 @@ func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	who := map[string]string{}
 	if info, ok := genericapirequest.UserFrom(ctx); ok {
 		who[v1alpha1.AnnotationClaimedBy] = info.GetName()
-		who[v1alpha1.AnnotationClaimedByIdentity] = record(claim, info)
+		who[v1alpha1.AnnotationClaimedByIdentity] = recordIdentity(claim, info)
 	}
 	setClaimedBy(claim, who)
 }
@@ -120,10 +119,10 @@ func (Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	}
 }
 
-// nothingToDo reports whether a change of a claim that is Completed leaves nothing to do,
-// so that nothing observes it, for which kubectl wait would wait. Metadata is brought to
-// the sandboxes, which takes until the generation is observed; so does what was changed
-// before that.
+// nothingToDo reports whether a change of a Completed claim leaves nothing to do. Then no server
+// works on the claim, so the update itself sets observedGeneration: kubectl wait would wait for
+// it. A change of metadata leaves something to do, because it is written to the sandboxes, and so
+// does an earlier change that is not observed yet.
 func nothingToDo(updated, stored *v1alpha1.SandboxClaim) bool {
 	status := &stored.Status
 	return status.Phase == v1alpha1.SandboxClaimPhaseCompleted && status.ObservedGeneration == stored.Generation &&
@@ -156,7 +155,7 @@ func (s Strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []st
 	return append(warnings, base.UnknownClaimFieldWarnings(ctx, claim.Spec.VolumeClaimTemplates, nil)...)
 }
 
-// WarningsOnUpdate does so for what is new.
+// WarningsOnUpdate returns the same warnings, but only for what the update changes.
 func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	claim, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
 	warnings := append(s.warnings(&claim.Spec, &stored.Spec), lateEdits(claim, stored)...)

@@ -28,10 +28,10 @@ func warnIfShort(ctx context.Context, claim *v1alpha1.SandboxClaim, preview bool
 	}
 }
 
-// shortWarning is empty for a claim that got all.
+// shortWarning returns the warning of warnIfShort; empty for a claim that got all.
 //
-// The preview of a claim that goes on knows nothing of what happens then: it is warned of
-// only if something is in its way.
+// The preview of an unfinished claim does not show how the work would continue: there is a
+// warning only if something is in its way.
 func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	if v1alpha1.OfAgentSandbox(claim) {
 		return agentWarning(claim)
@@ -66,7 +66,7 @@ func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	return text + fmt.Sprintf("; it goes on in the background: kubectl get sandboxclaim %s --namespace %s --watch", claim.Name, claim.Namespace)
 }
 
-// whyNotYet returns what a claim that goes on waits for.
+// whyNotYet returns what an unfinished claim waits for.
 func whyNotYet(claim *v1alpha1.SandboxClaim, waiting *v1alpha1.ClaimWaiting) string {
 	asked, _ := v1alpha1.AskedOf(claim)
 	why := rules.WaitingMessage(waiting, asked) + rules.FailuresMessage(&claim.Status)
