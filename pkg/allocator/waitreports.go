@@ -46,7 +46,7 @@ func (f *Feeds) reportCause(before, after *v1alpha1.SandboxSet) {
 	if was == is {
 		return
 	}
-	f.stock.Queue.Look(poolindex.PoolOf(after))
+	f.stock.Queue.WakeFrontLater(poolindex.PoolOf(after))
 	if was != "" && is != "" {
 		return
 	}

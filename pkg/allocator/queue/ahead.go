@@ -74,28 +74,28 @@ func (l *line) ahead(w *Waiter, most int) int {
 	return min(count, most)
 }
 
-// Look lets those who are first in the line of a pool be woken by the next WakeFront.
-func (q *Queue) Look(p poolindex.Pool) {
+// WakeFrontLater lets the next WakeFront wake the first claims in the line of a pool.
+func (q *Queue) WakeFrontLater(p poolindex.Pool) {
 	sh := q.shardOf(p.Namespace)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if l := sh.lines[p]; l != nil {
-		if sh.looked == nil {
-			sh.looked = map[*line]struct{}{}
+		if sh.frontsToWake == nil {
+			sh.frontsToWake = map[*line]struct{}{}
 		}
-		sh.looked[l] = struct{}{}
+		sh.frontsToWake[l] = struct{}{}
 	}
 }
 
-// WakeFront wakes the first n claims of each line that Look was called for since it was last
+// WakeFront wakes the first n claims of each line that WakeFrontLater was called for since it was last
 // called. Other lines cost nothing.
 func (q *Queue) WakeFront(n int) {
 	for _, sh := range q.shards {
 		sh.mu.Lock()
-		for l := range sh.looked {
+		for l := range sh.frontsToWake {
 			l.wakeFront(n)
 		}
-		clear(sh.looked)
+		clear(sh.frontsToWake)
 		sh.mu.Unlock()
 	}
 }

@@ -56,12 +56,12 @@ func TestAhead(t *testing.T) {
 	check("the next", a[1], 11, 0)
 	q.WakeFront(3)
 	if len(woken) > 0 {
-		t.Errorf("without Look, woken are %v", woken)
+		t.Errorf("without WakeFrontLater, woken are %v", woken)
 	}
-	q.Look(pool)
+	q.WakeFrontLater(pool)
 	q.WakeFront(3)
 	if slices.Sort(woken); !slices.Equal(woken, []string{"a01", "a02", "a03"}) {
-		t.Errorf("after Look, woken are %v", woken)
+		t.Errorf("after WakeFrontLater, woken are %v", woken)
 	}
 	woken = nil
 	if q.WakeFront(3); len(woken) > 0 {

@@ -13,19 +13,19 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// line is who waits for a pool. Requesters have turns, and within a requester claims
-// are served in the order in which they came. Nothing in it costs more than the
-// logarithm of its length.
+// line has the claims that wait for a pool. Requesters have turns, and the claims of one requester
+// are served in the order in which they came. No operation costs more than the logarithm of its
+// length.
 //
 // Requesters are ordered by their turn, which is a number: it goes up by one for each
 // sandbox that a claim of theirs in this line gets. A requester that comes to the line, or comes
-// back to it, begins where those are who wait, and not before the next round: so a
-// newcomer waits for one turn of each of the others, and newcomers without end do not
-// keep those from their turn who wait. Of those with the same turn the one comes first
-// whose claim came first.
+// back to it, begins with the lowest turn of those that wait, and not before the next round. So it
+// waits for one turn of each of the others, and any number of new requesters does not keep the
+// others from their turns. Among requesters with the same turn, the one with the oldest claim is
+// first.
 type line struct {
 	pool poolindex.Pool
-	// looks counts comparisons of waiters.
+	// looks counts comparisons of waiters, for tests.
 	looks *int
 	// members are all that wait, and seats their requesters, and those who were served
 	// ahead of others that still wait.
@@ -33,7 +33,7 @@ type line struct {
 	seats   map[string]*seat
 	// demand is the demand of the members whose claims this server works on.
 	demand Demand
-	// sweepAt is with how many seats those are looked for that are needed no more.
+	// sweepAt is the number of seats at which those are removed that are not needed any more.
 	sweepAt int
 	// lanes order the seats of those who take what there is, and of those who need all
 	// at once.
@@ -45,7 +45,7 @@ type line struct {
 	aside *btree.BTree[*Waiter]
 	// round is the last turn that there was.
 	round int
-	// offered is who was woken last.
+	// offered is the waiter that was woken last.
 	offered   *Waiter
 	gathering gathering
 }
@@ -159,7 +159,7 @@ func (l *line) exit(w *Waiter) {
 	}
 }
 
-// joinsAt is the turn of who comes now.
+// joinsAt is the turn of a requester that joins the line now.
 func (l *line) joinsAt() int {
 	turn := 0
 	for _, lane := range l.lanes {
@@ -170,16 +170,15 @@ func (l *line) joinsAt() int {
 	return max(turn, l.round+1)
 }
 
-// rejoin lets the requester of a claim that was aside begin where those are who wait,
-// if it had no other claim in the lanes: it had no turns for a while, and does not have
-// them all at once.
+// rejoin sets the turn of the requester of a claim that was aside to joinsAt, if it has no other
+// claim in the lanes: it does not catch up the turns that it has missed.
 func (l *line) rejoin(w *Waiter) {
 	if s := l.seats[w.Requester]; s.first(parts) == nil && s.first(wholes) == nil {
 		s.turn = max(s.turn, l.joinsAt())
 	}
 }
 
-// place puts a claim that waits, and is not aside, where its turn is.
+// place puts a claim of the line into its lane, or to those that are aside.
 func (l *line) place(w *Waiter) {
 	if w.aside {
 		l.aside.ReplaceOrInsert(w)

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package queue keeps the claims that wait for sandboxes in lines, one for each pool.
-// All sandboxes are taken from the index through it. It deals nothing out: it wakes the
-// claim whose turn it is, which takes for itself, and it keeps newcomers from
-// overtaking.
+// All sandboxes are taken from the index through it. It gives nothing to claims: it
+// wakes the claim whose turn it is, which takes for itself, and it keeps newcomers (new claims,
+// which are not in a line yet) from overtaking.
 //
 // In a line, requesters take turns, and the claims of one requester are served in the
 // order in which they came. A turn is one sandbox, or, where there is more, the
-// requester's share of it; who waits alone takes all.
+// requester's share of it; a requester that waits alone takes all.
 //
-// A claim that several pools may serve stands in the line of each, and takes from
-// whichever it is its turn in; what it gets counts in each. One that needs all its
+// A claim that several pools may serve is in the line of each, and takes from the pools in
+// whose lines it is its turn; what it gets counts in each. One that needs all its
 // sandboxes at once adds up what the pools have in which it is its turn. If that is not
 // enough, it gathers: the stock of these pools is kept for it, for 30 s at most. Then
 // nothing is gathered in these lines for as long, so that the others have their turns;
@@ -63,11 +63,10 @@ func (q *Queue) shardOf(namespace string) *shard {
 	return q.shards[maphash.String(q.seed, namespace)%shards]
 }
 
-// HasRoom reports whether one more claim of a requester may wait, if most claims of the
-// namespace may. The first half of the places is for any requester. Of the rest, a
-// requester gets one only while it has no more than its share, which is that of one
-// requester more than there are, so that there is room for the next. One that has no
-// place gets one, until there are twice as many as most.
+// HasRoom reports whether one more claim of a requester may wait, if most is how many claims of the
+// namespace may. Half of most is for any requester. Beyond that, a requester may have no more than
+// its share: most, divided by one more than the number of requesters, so that there is room for the
+// next one. A requester without a claim may have one, until twice as many claims as most wait.
 func (q *Queue) HasRoom(namespace, requester string, most int) bool {
 	sh := q.shardOf(namespace)
 	sh.mu.Lock()
@@ -75,33 +74,33 @@ func (q *Queue) HasRoom(namespace, requester string, most int) bool {
 	return sh.waiting[namespace].hasRoom(requester, most)
 }
 
-// places are how many claims of a namespace wait; nil is none.
-type places struct {
+// waitingCounts are how many claims of a namespace wait; nil is none.
+type waitingCounts struct {
 	all int
 	of  map[string]int // by requester
 }
 
-func (p *places) total() int {
-	if p == nil {
+func (c *waitingCounts) total() int {
+	if c == nil {
 		return 0
 	}
-	return p.all
+	return c.all
 }
 
 // hasRoom is Queue.HasRoom.
-func (p *places) hasRoom(requester string, most int) bool {
-	if p.total() < most/2 || p == nil {
+func (c *waitingCounts) hasRoom(requester string, most int) bool {
+	if c.total() < most/2 || c == nil {
 		return true
 	}
-	has := p.of[requester]
-	if p.all < most {
-		return has < max(1, most/(len(p.of)+1))
+	has := c.of[requester]
+	if c.all < most {
+		return has < max(1, most/(len(c.of)+1))
 	}
-	return has == 0 && p.all/2 < most
+	return has == 0 && c.all/2 < most
 }
 
-// TakeFree hands out up to n sandboxes for which no claim waits to a newcomer, or with
-// atOnce n or none, those of the preferred pools first.
+// TakeFree takes for a newcomer up to n sandboxes for which no claim waits, or with atOnce n or
+// none, those of the preferred pools first.
 func (q *Queue) TakeFree(sources []Source, n int, atOnce bool) []poolindex.Candidate {
 	if len(sources) == 0 {
 		return nil
@@ -112,7 +111,7 @@ func (q *Queue) TakeFree(sources []Source, n int, atOnce bool) []poolindex.Candi
 	return sh.takeOpen(sh.openToNewcomers(sources), n, atOnce)
 }
 
-// Peek returns what TakeFree would hand out, and takes nothing.
+// Peek returns what TakeFree would take, and takes nothing.
 func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 	if len(sources) == 0 {
 		return nil
@@ -152,12 +151,12 @@ func (q *Queue) Release(cs []poolindex.Candidate) {
 	q.update(cs, func() { q.index.Release(cs) })
 }
 
-// Bound says that candidates were claimed at resourceVersion.
+// Bound records that candidates were bound at resourceVersion.
 func (q *Queue) Bound(cs []poolindex.Candidate, resourceVersion uint64) {
 	q.update(cs, func() { q.index.Bound(cs, resourceVersion) })
 }
 
-// Discard says that candidates turned out to have moved.
+// Discard records that candidates turned out to have changed in the store.
 func (q *Queue) Discard(cs ...poolindex.Candidate) {
 	q.update(cs, func() { q.index.Discard(cs...) })
 }
@@ -190,9 +189,9 @@ func (q *Queue) Stocked(p poolindex.Pool) {
 	sh.wakeNext(nil, p)
 }
 
-// Tick wakes who could have something, or may now because others let it pass. It is
-// to be called now and then, because time passes without an event. It looks at those
-// pools only that have something for which claims wait.
+// Tick wakes the claims that can take something because time has passed, such as after a claim whose
+// turn it was has not taken it. It is to be called about every second. It looks only at pools that
+// have something and for which claims wait.
 func (q *Queue) Tick() {
 	for _, sh := range q.shards {
 		sh.mu.Lock()

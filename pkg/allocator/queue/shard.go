@@ -13,27 +13,27 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// shard has the lines of some namespaces. Its methods are called with its lock held. Here is who stands
-// where; take.go has what is handed out, and turns.go whose turn it is.
+// shard has the lines of some namespaces. Its methods are called with its lock held. This file puts
+// waiters into lines; take.go takes sandboxes for them, and turns.go finds whose turn it is.
 type shard struct {
 	index *poolindex.Index
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
 	lines map[poolindex.Pool]*line
-	// waiting are the places of the claims that wait, by namespace.
-	waiting map[string]*places
+	// waiting are the counts of the claims that wait, by namespace.
+	waiting map[string]*waitingCounts
 	// stocked are the lines of pools that have something. In them the passing of time
 	// may change who is next.
 	stocked map[*line]struct{}
-	// looked are the lines whose front WakeFront wakes.
-	looked map[*line]struct{}
-	// looks counts how often a waiter was looked at.
+	// frontsToWake are the lines of which the next WakeFront wakes the first claims.
+	frontsToWake map[*line]struct{}
+	// looks counts how often a waiter was looked at, for tests.
 	looks int
 }
 
 func newShard(index *poolindex.Index, c clock.PassiveClock) *shard {
-	return &shard{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]*places{}, stocked: map[*line]struct{}{}}
+	return &shard{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]*waitingCounts{}, stocked: map[*line]struct{}{}}
 }
 
 // wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
@@ -84,11 +84,11 @@ func (sh *shard) addDemand(w *Waiter, pools []poolindex.Pool, sign int) {
 	}
 }
 
-// count adds to how many claims like a waiter's wait.
+// count adds n to the number of waiting claims of the namespace and requester of a waiter.
 func (sh *shard) count(w *Waiter, n int) {
 	p := sh.waiting[w.Namespace]
 	if p == nil {
-		p = &places{of: map[string]int{}}
+		p = &waitingCounts{of: map[string]int{}}
 		sh.waiting[w.Namespace] = p
 	}
 	p.all += n
@@ -100,8 +100,8 @@ func (sh *shard) count(w *Waiter, n int) {
 	}
 }
 
-// move lets a waiter that stands in the lines of some pools stand in those of others.
-// Where it stays it keeps the turn of its requester.
+// move takes a waiter from the lines of some pools to those of others. In a line that it stays in,
+// its requester keeps its turn.
 func (sh *shard) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
 	stands := make(map[poolindex.Pool]bool, len(after))
 	for _, p := range after {
@@ -115,7 +115,7 @@ func (sh *shard) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
 		} else if l.exit(w); len(l.members) == 0 {
 			delete(sh.lines, p)
 			delete(sh.stocked, l)
-			delete(sh.looked, l)
+			delete(sh.frontsToWake, l)
 		}
 	}
 	w.wants = wants

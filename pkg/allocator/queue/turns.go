@@ -23,8 +23,8 @@ const (
 // first returns the claim in a line whose turn it is, and for whom the stock of the pool
 // is kept from others; nil if there is none. It also reports whether that claim could take now.
 //
-// An all-or-nothing claim that there is not enough for keeps what there is only while
-// it gathers. Otherwise others are served before it, also such as need less at once.
+// If there is not enough for an all-or-nothing claim, it keeps what there is only while it gathers.
+// Otherwise others are served before it, also all-or-nothing claims that need less.
 func (sh *shard) first(l *line, now time.Time) (*Waiter, bool) {
 	if g := l.gathering.at(now); g != nil {
 		return g, g.isEnough(now)
@@ -69,8 +69,8 @@ func (sh *shard) wakeNext(caller *Waiter, pools ...poolindex.Pool) {
 	}
 }
 
-// wakeNextIn does so for one line, and returns the lines in which it may be the turn of
-// others by that.
+// wakeNextIn is wakeNext for one line. It returns the pools in whose lines it may be the turn of
+// another claim because of that.
 func (sh *shard) wakeNextIn(l *line, caller *Waiter, now time.Time) []poolindex.Pool {
 	if sh.index.Available(l.pool) == 0 {
 		delete(sh.stocked, l)
@@ -126,9 +126,9 @@ func (w *Waiter) isEnough(now time.Time) bool {
 	return total >= w.wants.Need
 }
 
-// gather keeps what there is for an all-or-nothing claim in all its lines in which that
-// can be. It comes before another that is first there and came later, so that no two
-// keep from each other what either needs.
+// gather keeps what there is for an all-or-nothing claim, in those of its lines where that is
+// possible. It comes before a claim that is first in one of them and came later, so that no two
+// claims keep from each other what either needs.
 func (w *Waiter) gather(now time.Time) {
 	if w.gatherSince.IsZero() {
 		w.gatherSince = now
@@ -166,8 +166,8 @@ func (w *Waiter) endGathering(vain bool) {
 	w.gatherSince = time.Time{}
 }
 
-// setAside takes from a waiter what keeps others waiting, until it shows that it is
-// served.
+// setAside takes a waiter out of the order of its lines, so that it keeps nothing from others. It
+// stays a member of them, and readmit puts it back when it takes again.
 func (w *Waiter) setAside() {
 	w.endGathering(false)
 	for _, p := range w.pools(&w.wants) {
@@ -191,9 +191,9 @@ func (w *Waiter) readmit() {
 	}
 }
 
-// stockedAgain: there was nothing in a pool that a claim could have had. If all who wait
-// for it are aside, the oldest has its turn again: were it all of them, and their servers
-// gone, what comes would lie idle for the time of each.
+// stockedAgain is called when a pool that had nothing has something again. If all waiters in its
+// line are aside, the oldest has its turn again. It is only the oldest: if the servers of all of
+// them are gone, new sandboxes would be unused for takeWithin of each.
 func (sh *shard) stockedAgain(p poolindex.Pool) {
 	l := sh.lines[p]
 	if l == nil {
@@ -210,7 +210,7 @@ func (sh *shard) stockedAgain(p poolindex.Pool) {
 	}
 }
 
-// tick lets the passing of time have its effect.
+// tick is Queue.Tick for one shard.
 func (sh *shard) tick() {
 	for l := range sh.stocked {
 		sh.wakeNext(nil, l.pool)

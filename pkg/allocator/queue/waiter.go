@@ -33,8 +33,8 @@ type Wants struct {
 	// Yields reports whether others may be served before it while it cannot be,
 	// because the pools are not meant to ever hold as much as it needs at once.
 	Yields bool
-	// Asked is what the claim asks for. A claim that asks for something else has come
-	// when it began to.
+	// Asked is what the claim asks for. A claim that asks for something else from now on is
+	// placed as one that came now.
 	Asked string
 }
 
@@ -53,7 +53,7 @@ type Place struct {
 	UID   types.UID
 }
 
-// Waiter is the place of one claim in a queue. It is made by NewWaiter, and is safe for
+// Waiter is one claim in a queue. It is made by NewWaiter, and is safe for
 // concurrent use.
 type Waiter struct {
 	Place
@@ -66,13 +66,13 @@ type Waiter struct {
 	// couldSince is since when it could have had something, and gatherSince since when
 	// it has kept from others what is not enough for it; zero if it does not.
 	couldSince, gatherSince time.Time
-	// watched: another server works on the claim.
+	// watched is set if another server works on the claim.
 	watched bool
-	// aside: it could have had something for too long, and keeps nothing from others.
+	// aside is set if it could have had something for too long: it keeps nothing from others.
 	aside bool
 }
 
-// NewWaiter returns the place of a claim in a queue. wake is called when there is something for
+// NewWaiter returns a waiter for the claim at a place. wake is called when there is something for
 // it. It must not block, nor call the queue.
 func NewWaiter(q *Queue, place Place, wake func()) *Waiter {
 	place.Since = toSecond(place.Since)
@@ -80,8 +80,8 @@ func NewWaiter(q *Queue, place Place, wake func()) *Waiter {
 }
 
 // Wait says what a waiter wants from now on, and puts it into its lines, or takes it out,
-// accordingly. It does not wake the waiter itself: who calls it takes what there is now,
-// or has just done so.
+// accordingly. It does not wake the waiter itself: the caller takes what there is now, or has
+// just done so.
 func (w *Waiter) Wait(wants Wants) {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *Waiter) Join(wants Wants, most int) bool {
 	return true
 }
 
-// Leave takes a waiter out of line.
+// Leave takes a waiter out of all lines.
 func (w *Waiter) Leave() {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
@@ -128,8 +128,8 @@ func (w *Waiter) Leave() {
 	w.wants = Wants{}
 }
 
-// Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
-// at once. What it takes it no longer needs.
+// Take takes up to n sandboxes for a waiter if it is its turn, or as many as it needs at once. The
+// waiter needs that many fewer then.
 func (w *Waiter) Take(n int) []poolindex.Candidate {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
@@ -161,8 +161,8 @@ func (w *Waiter) compare(other *Waiter) int {
 	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.UID, other.UID))
 }
 
-// isSamePlace reports whether a waiter that wants something else from now on, of the same
-// pools, stands where it does.
+// isSamePlace reports whether a waiter keeps its position in its lines if it wants something else
+// from now on, of the same pools.
 func isSamePlace(before, after *Wants) bool {
 	if before.isWhole() != after.isWhole() {
 		return false
@@ -170,8 +170,8 @@ func isSamePlace(before, after *Wants) bool {
 	return !before.isWhole() || before.Need == after.Need && before.Yields == after.Yields
 }
 
-// pools are those in whose lines a waiter stands that wants this. One that no pool may
-// serve stands in that of the pool without a name, which never has anything.
+// pools returns the pools in whose lines a waiter is that wants this. A waiter that no pool may
+// serve is in the line of the pool without a name, which never has anything.
 func (w *Waiter) pools(wants *Wants) []poolindex.Pool {
 	switch {
 	case wants.Need == 0:
