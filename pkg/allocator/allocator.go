@@ -133,14 +133,14 @@ func (a *Allocator) Run(ctx context.Context) {
 	a.reconciler.Run(ctx, a.finisher.tick)
 }
 
-// PeersChanged says which servers, by name, allocate from the same store, self among
-// them, so that each can begin with a share of its own, and works at a share of the
+// MembersChanged sets which servers, by name, allocate from the same store, self among
+// them, so that each prefers a share of the sandboxes, and works on a share of the
 // unfinished claims. nil is this one alone.
-func (a *Allocator) PeersChanged(self string, servers []string) {
+func (a *Allocator) MembersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.Index.Prefer(prefers)
 	a.reconciler.SetPreference(prefers)
-	a.finisher.runtimes.peers.Store(&peers{self: self, servers: servers})
+	a.finisher.runtimes.members.Store(&members{self: self, servers: servers})
 	a.finisher.unfinished.wake()
 	a.metadata.wake()
 	a.rebinder.wake()

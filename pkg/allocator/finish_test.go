@@ -78,7 +78,7 @@ func TestServersShareClaims(t *testing.T) {
 		for i, d := range servers[:n] {
 			d.Feeds.ClaimChanged(claimAt("u", 5))
 			d.woken()
-			d.PeersChanged(members[i], members[:n])
+			d.MembersChanged(members[i], members[:n])
 			if got := d.woken(); len(got) != 1 {
 				t.Errorf("due: %v after a change", got)
 			}

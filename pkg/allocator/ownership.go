@@ -47,11 +47,11 @@ func (o *ownership) isMine(uid types.UID, u *unfinishedClaim) bool {
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. No other server does then.
 func (o *ownership) hasMarked(u *unfinishedClaim) bool {
-	peers, claim := o.runtimes.peers.Load(), u.latest()
-	if peers == nil || claim == nil || !claims.Mounts(claim) {
+	members, claim := o.runtimes.members.Load(), u.latest()
+	if members == nil || claim == nil || !claims.Mounts(claim) {
 		return false
 	}
-	mark := peers.mark(u.work.setups)
+	mark := members.mark(u.work.setups)
 	return slices.ContainsFunc(u.snapshot().held, func(sb *v1alpha1.Sandbox) bool {
 		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
 	})

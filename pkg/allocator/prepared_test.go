@@ -155,7 +155,7 @@ func TestRestartsReportedDuringASetup(t *testing.T) {
 // while it has no open call: no other server mounts the volumes.
 func TestWhoHasMarkedGoesOn(t *testing.T) {
 	r := newRuntimes(t, 0, succeeds)
-	r.PeersChanged("me", []string{"me", "other"})
+	r.MembersChanged("me", []string{"me", "other"})
 	r.prefers(prefersNone)
 	claim := r.asks(withMounts)
 	claim.CreationTimestamp.Time = r.clock.Now().Add(-time.Hour)
@@ -166,7 +166,7 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	if r.finisher.ownership.isMine(claim.UID, u) {
 		t.Error("the claim of another server is this one's")
 	}
-	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.peers.Load().mark(u.work.setups)
+	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.members.Load().mark(u.work.setups)
 	if !r.finisher.ownership.isMine(claim.UID, u) {
 		t.Error("nobody goes on with what this server has marked")
 	}
@@ -195,7 +195,7 @@ func TestEndThatDoesNotFit(t *testing.T) {
 			return write(s)
 		}}
 	}
-	r.PeersChanged("me", []string{"me"})
+	r.MembersChanged("me", []string{"me"})
 	r.prefers(prefersAll)
 	first.CreationTimestamp.Time = r.clock.Now()
 	r.runs()

@@ -134,7 +134,7 @@ func TestHealerGoesOn(t *testing.T) {
 	for name, tc := range map[string]struct{ hinder, free func(h *healing) }{
 		"a conflict": {func(h *healing) { h.conflict = errors.Join(errDown) }, func(h *healing) { h.conflict = nil }},
 		"another server": {func(h *healing) { h.othersWork() }, func(h *healing) {
-			h.PeersChanged("me", nil)
+			h.MembersChanged("me", nil)
 		}},
 		"a rest": {func(h *healing) { h.openedBefore(time.Second) }, func(*healing) {}},
 	} {

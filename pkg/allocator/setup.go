@@ -262,8 +262,8 @@ type runtimeCaller struct {
 	// share keeps the setting up of runtimes from being one namespace's.
 	share *fairness.WorkShare
 	setUp setupFunc
-	// peers are the servers of the store; nil before they are known.
-	peers atomic.Pointer[peers]
+	// members are the servers of the store; nil before they are known.
+	members atomic.Pointer[members]
 }
 
 func newRuntimeCaller(r *reconciler.Reconciler, c clock.PassiveClock, setUp setupFunc) *runtimeCaller {
@@ -279,8 +279,8 @@ func (c *runtimeCaller) setupsOf(u *unfinishedClaim, held []*v1alpha1.Sandbox) (
 	u.work.setups.keepOnly(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
-	if peers := c.peers.Load(); peers != nil {
-		known.Mounting, known.Servers = peers.mark(u.work.setups), peers.servers
+	if members := c.members.Load(); members != nil {
+		known.Mounting, known.Servers = members.mark(u.work.setups), members.servers
 	}
 	return known, hopeless
 }
@@ -339,12 +339,12 @@ func (c *runtimeCaller) call(ctx context.Context, u *unfinishedClaim, call *setu
 	c.callAll(u)
 }
 
-// peers are the servers of the store, as far as this one knows.
-type peers struct {
+// members are the servers of the store, as far as this one knows.
+type members struct {
 	self string
 	// servers are nil where they are not known.
 	servers []string
 }
 
 // mark is the AnnotationMounting of this server's work on a claim.
-func (p *peers) mark(s *setups) string { return p.self + "/" + s.nonce }
+func (m *members) mark(s *setups) string { return m.self + "/" + s.nonce }

@@ -391,7 +391,7 @@ func TestHopeless(t *testing.T) {
 			Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed, Message: "no driver", Hopeless: true,
 		}
 	}).runs()
-	r.PeersChanged("me", []string{"me"})
+	r.MembersChanged("me", []string{"me"})
 	claim := r.creates(ofReplicas(2), withMounts)
 	checkEnd(t, claim, v1alpha1.ReasonMountFailed, 1)
 	if r.calls.Load() != 2 || r.left("pool") != 7 || claim.Status.Message != "no driver" {
@@ -420,7 +420,7 @@ func TestMountsAreMarked(t *testing.T) {
 	if n := r.calls.Load(); n != 0 {
 		t.Fatalf("%d calls before this server has a name", n)
 	}
-	r.PeersChanged("me", []string{"me"})
+	r.MembersChanged("me", []string{"me"})
 	checkEnd(t, r.ends(time.Millisecond), v1alpha1.ReasonAllReplicasClaimed, 1)
 	if n := len(r.transactions()); n != 3 {
 		t.Errorf("%d transactions: one binds, one marks, and one counts", n)
@@ -542,7 +542,7 @@ func TestSetUpAgain(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntimes(t, 1, succeeds)
-			r.finisher.runtimes.peers.Store(&peers{"other", []string{"other"}})
+			r.finisher.runtimes.members.Store(&members{"other", []string{"other"}})
 			first := r.creates(withMounts)
 			bound := r.last().sandboxes[0]
 			bound.ResourceVersion = "21"
@@ -554,7 +554,7 @@ func TestSetUpAgain(t *testing.T) {
 			r.revision = 30
 			r.clock.Step(time.Second)
 			r.held = []*v1alpha1.Sandbox{bound}
-			r.PeersChanged("me", tc.servers)
+			r.MembersChanged("me", tc.servers)
 			r.prefers(prefersAll)
 			first.CreationTimestamp.Time = r.clock.Now().Add(-time.Minute)
 			r.runs()

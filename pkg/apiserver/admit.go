@@ -85,9 +85,9 @@ func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made
 // admissionsAtOnce bounds what one claim asks of webhooks at the same time.
 const admissionsAtOnce = 16
 
-// requester is who asks for sandboxes. A claim that goes on in the background has
-// no request any more: then it is who made it. Where that is not known in full, none are
-// made, because groups and extra fields may be what a policy denies.
+// requester returns the user who asks for sandboxes. In the background there is no request any
+// more: then it is the creator of the claim. It fails if that user is not recorded in full,
+// because a policy may deny by groups or extra fields.
 func requester(ctx context.Context, claim *v1alpha1.SandboxClaim) (user.Info, error) {
 	if info, ok := genericapirequest.UserFrom(ctx); ok {
 		return info, nil

@@ -194,9 +194,9 @@ func newAllocation(
 	}
 	all.maintainsEtcd.Store(true)
 	all.members = newMembership(etcd.Client, etcd.prefix, mediaType, func(self string, servers []string) {
-		a.PeersChanged(self, servers)
-		runtimeWorker.PeersChanged(self, servers)
-		pools.peersChanged(servers)
+		a.MembersChanged(self, servers)
+		runtimeWorker.MembersChanged(self, servers)
+		pools.membersChanged(servers)
 		all.maintainsEtcd.Store(len(servers) == 0 || slices.Min(servers) == self)
 	})
 	return all

@@ -106,7 +106,7 @@ func (s *claimStore) CreatedClaim(ctx context.Context, namespace, name string) (
 
 // SandboxesOf implements allocator.Store.
 func (s *claimStore) SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
-	all, _, err := list[*v1alpha1.Sandbox](ctx, s.sandboxes, claim.Namespace, labelled(labels.Set{v1alpha1.LabelClaimName: claim.Name}))
+	all, _, err := list[*v1alpha1.Sandbox](ctx, s.sandboxes, claim.Namespace, byLabels(labels.Set{v1alpha1.LabelClaimName: claim.Name}))
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +121,14 @@ func (s *claimStore) SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxCla
 
 // PoolSandboxes implements allocator.Store.
 func (s *claimStore) PoolSandboxes(ctx context.Context, namespace, set string) ([]*v1alpha1.Sandbox, uint64, error) {
-	return list[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, labelled(labels.Set{
+	return list[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, byLabels(labels.Set{
 		v1alpha1.LabelSandboxPool:    set,
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
 	}))
 }
 
-// labelled selects by labels, as of now, which the watch cache makes sure of.
-func labelled(by labels.Set) *metainternalversion.ListOptions {
+// byLabels selects by labels, as of now, which the watch cache makes sure of.
+func byLabels(by labels.Set) *metainternalversion.ListOptions {
 	return &metainternalversion.ListOptions{LabelSelector: by.AsSelector()}
 }
 

@@ -14,9 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// feed hands what a resource's watch cache tells to functions, in its order and
-// from one goroutine. It keeps nothing: it is the store of a reflector without
-// a store.
+// feed calls functions with the events of a resource's watch cache, in their order and from one
+// goroutine. It is the store of a reflector, and keeps no objects.
 type feed[T runtime.Object] struct {
 	name    string
 	store   *genericregistry.Store

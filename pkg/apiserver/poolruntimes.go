@@ -30,7 +30,7 @@ type poolRuntimes struct {
 	// joined is closed when the servers are known.
 	joined chan struct{}
 	once   sync.Once
-	// agreed is whether all servers know the tokens.
+	// agreed is set if all servers know the tokens.
 	agreed atomic.Bool
 }
 
@@ -38,9 +38,9 @@ func newPoolRuntimes(lookup podtemplate.Lookup) *poolRuntimes {
 	return &poolRuntimes{lookup: lookup, templates: podtemplate.NewCache(), joined: make(chan struct{})}
 }
 
-// peersChanged takes in the names of all servers. A server that has lost contact with the others
-// goes on by what it knew: without tokens the sandboxes would be open.
-func (p *poolRuntimes) peersChanged(servers []string) {
+// membersChanged takes in the names of all servers. A server that has lost contact with the others
+// uses what it knew: without tokens the sandboxes would be open.
+func (p *poolRuntimes) membersChanged(servers []string) {
 	if len(servers) == 0 {
 		return
 	}

@@ -37,7 +37,7 @@ func TestTokensNeedAllServers(t *testing.T) {
 		{[]string{agentruntime.ServerName("a"), agentruntime.ServerName("b")}, true},
 		{nil, true},
 	} {
-		pools.peersChanged(test.servers)
+		pools.membersChanged(test.servers)
 		if got := pools.getsToken(t.Context(), pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")); got != test.want {
 			t.Errorf("%v: got %t", test.servers, got)
 		}
@@ -49,13 +49,13 @@ func TestTokensNeedAllServers(t *testing.T) {
 func TestTokensBeforeTheServersAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, pools := time.Now(), newPoolRuntimes(nil)
-		pools.peersChanged(nil)
+		pools.membersChanged(nil)
 		if got := pools.getsToken(t.Context(), pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")); !got || time.Since(began) != joinTimeout {
 			t.Errorf("got %t after %s", got, time.Since(began))
 		}
 		go func() {
 			time.Sleep(time.Second)
-			pools.peersChanged([]string{agentruntime.ServerName("a"), "older"})
+			pools.membersChanged([]string{agentruntime.ServerName("a"), "older"})
 		}()
 		if pools.getsToken(t.Context(), pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")) {
 			t.Error("it gets a token beside an older server")
@@ -65,7 +65,7 @@ func TestTokensBeforeTheServersAreKnown(t *testing.T) {
 
 func TestTokensAreForOurPools(t *testing.T) {
 	pools := newPoolRuntimes(nil)
-	pools.peersChanged([]string{agentruntime.ServerName("a")})
+	pools.membersChanged([]string{agentruntime.ServerName("a")})
 	plain := pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")
 	plain.Spec.Runtimes, plain.Spec.Template = nil, &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main"}]}}`)}
 	brings := plain.DeepCopy()

@@ -59,8 +59,8 @@ func DropPoolSetup(sb *v1alpha1.Sandbox) {
 	meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 }
 
-// TellPoolSetup says why the agent-runtime of a sandbox of a pool still has no token.
-func TellPoolSetup(sb *v1alpha1.Sandbox, why string) {
+// ReportPoolSetup reports in the condition why the agent-runtime of a sandbox of a pool has no token yet.
+func ReportPoolSetup(sb *v1alpha1.Sandbox, why string) {
 	if c := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized); c != nil {
 		c.Message = truncate(why, maxSetupMessage)
 	}

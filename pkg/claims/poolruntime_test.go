@@ -18,7 +18,7 @@ func TestMessagesOfSetupsAreBounded(t *testing.T) {
 	const most = maxSetupMessage
 	long := strings.Repeat("ü", 1<<20)
 	for name, says := range map[string]func(*v1alpha1.Sandbox){
-		"told":   func(sb *v1alpha1.Sandbox) { TellPoolSetup(sb, long) },
+		"told":   func(sb *v1alpha1.Sandbox) { ReportPoolSetup(sb, long) },
 		"failed": func(sb *v1alpha1.Sandbox) { FailPoolSetup(sb, long, time.Now()) },
 		"resumed": func(sb *v1alpha1.Sandbox) {
 			EndSetupAgain(&sb.Status, &SetupError{Condition: v1alpha1.SandboxConditionRuntimeInitialized, Message: long}, time.Now())

@@ -29,7 +29,7 @@ var errUnreachable = errors.New("the agent-runtime is not reachable")
 // Other errors are those of SetUp. They wrap errUnreachable if another try may succeed.
 func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {
 	owner := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
-	err := s.know(ctx, sb)
+	err := s.ensureVersion(ctx, sb)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}

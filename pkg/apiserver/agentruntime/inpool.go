@@ -33,7 +33,7 @@ const (
 )
 
 // runInPool gives the agent-runtime of a sandbox in a pool its token, and writes that. While it
-// waits it has no place among the calls of the client.
+// waits it holds no slot of the client.
 func (w *work) runInPool(ctx context.Context) error {
 	began := w.clock.Now()
 	past := func(patience time.Duration) bool { return w.clock.Now().Sub(began) >= patience }
@@ -61,7 +61,7 @@ func (w *work) runInPool(ctx context.Context) error {
 			return false, nil
 		}
 		return false, w.write(ctx, func(sb *v1alpha1.Sandbox) error {
-			claims.TellPoolSetup(sb, err.Error())
+			claims.ReportPoolSetup(sb, err.Error())
 			return nil
 		})
 	})
@@ -71,7 +71,7 @@ func (w *work) runInPool(ctx context.Context) error {
 var errNoRuntime = errors.New("the sandbox has no agent-runtime")
 
 // initInPool gives the agent-runtime of a sandbox in a pool its token, and returns the id of
-// that. It is one attempt, which waits for nothing but its place. If the runtime has another token
+// that. It is one attempt, which waits only for a slot. If the runtime has another token
 // of this pod already, it keeps that.
 func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its podRun) (tokenID, error) {
 	sb, err := s.nowInPool(ctx, queued, its)

@@ -90,9 +90,9 @@ func (k *Keyring) newest() *keys {
 // errVersion means that a sandbox was bound with a version of the key that is not stored.
 var errVersion = errors.New("its version of the key for agent-runtimes is not in the store: bind another sandbox, or restore a backup that has it")
 
-// know reads the key if a version that a sandbox names is not known, again and again while the
+// ensureVersion reads the key if a version that a sandbox names is not known, again and again while the
 // store cannot be read: see podBackoff. It fails if there is no such version, or ctx is done.
-func (k *Keyring) know(ctx context.Context, sb *v1alpha1.Sandbox) error {
+func (k *Keyring) ensureVersion(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	return podBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		_, err := k.of(ctx, sb)
 		if id, ok := tokenIDOf(sb); ok && err == nil {

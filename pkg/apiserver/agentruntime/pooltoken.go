@@ -17,14 +17,14 @@ import (
 )
 
 // The agent-runtime of a pool has its token before it is known which claim gets it, and keeps
-// it: only who knows the token can call /init again, and not to change it. So such a token is
-// derived from an id that tells the pod from all others which the sandbox had in pools.
+// it: /init can be called again only with this token, and does not change it. So the token is
+// derived from an id that is different for each pod that the sandbox had in pools.
 
 // poolTokens ends the names of the servers that know these tokens.
 const poolTokens = ".pool-tokens"
 
 // ServerName returns the name under which a server that knows the tokens of agent-runtimes in
-// pools joins the others. id tells it from all others.
+// pools joins the others. id is different for each server.
 func ServerName(id string) string { return id + poolTokens }
 
 // KnowsPoolTokens reports whether a server, by its name, knows the tokens of agent-runtimes in
@@ -42,11 +42,11 @@ func usesPoolToken(sb *v1alpha1.Sandbox) bool {
 type tokenID struct {
 	// version is that of the key.
 	version int
-	// pod tells the pod from all others that the sandbox had in pools.
+	// pod is different for each pod that the sandbox had in pools.
 	pod string
 }
 
-// podID returns what tells the pod of a sandbox in a pool from all others that it had there. The
+// podID returns an id that is different for each pod that a sandbox had in pools. The
 // count of how often it was recycled is for simulated pods, which all have the same UID.
 func podID(sb *v1alpha1.Sandbox) string {
 	return fmt.Sprintf("%s.%d", sb.Status.PodInfo.PodUID, sb.Status.RecycledCount)

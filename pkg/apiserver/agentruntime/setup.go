@@ -38,7 +38,7 @@ type Setup struct {
 	Volumes *Volumes
 	// Pods verifies the addresses of sandboxes.
 	Pods *podaddress.Verifier
-	// Sandbox reads a sandbox as a watch has told it; nil if it is gone.
+	// Sandbox reads a sandbox as a watch has reported it; nil if it is gone.
 	Sandbox func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
 	// WithTemplate returns a sandbox of a pool with the pod template that it refers to.
 	WithTemplate func(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error)
@@ -57,7 +57,7 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 		return err
 	}
 	// First: a watch may not have reported the version of the key yet.
-	if err := s.know(ctx, sb); err != nil {
+	if err := s.ensureVersion(ctx, sb); err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
 	token, err := s.Token(ctx, claim.UID, sb)
@@ -167,8 +167,8 @@ func (s *Setup) init(ctx context.Context, sb *v1alpha1.Sandbox, request runtime.
 }
 
 // untilPodIsRead makes a call of a runtime, and makes it again while the Pod, which is read right
-// before it, cannot be read. Nothing has been sent then. Between the attempts the call has no place
-// among the calls of the client, so it keeps no other from being made.
+// before it, cannot be read. Nothing has been sent then. Between the attempts the call holds no slot
+// of the client, so it delays no other call.
 func untilPodIsRead(ctx context.Context, call func(context.Context) error) error {
 	return podBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := call(ctx)

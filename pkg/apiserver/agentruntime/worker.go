@@ -55,7 +55,7 @@ type Worker struct {
 	// change changes a sandbox as it is in the store.
 	change Change
 	clock  clock.PassiveClock
-	turns  *fairness.Slots
+	slots  *fairness.Slots
 
 	mu sync.Mutex
 	// ctx is nil before Run.
@@ -104,7 +104,7 @@ var ErrObsolete = errors.New("the sandbox is gone, or does not wait for its agen
 
 // NewWorker returns a Worker that writes by change.
 func NewWorker(setup *Setup, change Change, clk clock.PassiveClock) *Worker {
-	return &Worker{setup: setup, change: change, clock: clk, turns: fairness.NewSlots(setupsAtOnce, setupsAtOnce), byUID: map[types.UID]*job{}}
+	return &Worker{setup: setup, change: change, clock: clk, slots: fairness.NewSlots(setupsAtOnce, setupsAtOnce), byUID: map[types.UID]*job{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.
@@ -120,10 +120,10 @@ func (r *Worker) Run(ctx context.Context) {
 	r.running.Wait()
 }
 
-// PeersChanged says which servers, by name, use the same store, self among them. nil is this one
+// MembersChanged sets which servers, by name, use the same store, self among them. nil is this one
 // alone. Those that do not know the tokens of pools do nothing at sandboxes with such tokens, so
 // these are shared by the others.
-func (r *Worker) PeersChanged(self string, servers []string) {
+func (r *Worker) MembersChanged(self string, servers []string) {
 	knowing := slices.DeleteFunc(slices.Clone(servers), func(name string) bool { return !KnowsPoolTokens(name) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,7 +284,7 @@ func (w *work) do(ctx context.Context) error {
 	if w.run.inPool {
 		return w.runInPool(ctx)
 	}
-	_ = w.setup.know(ctx, w.sb) // SetUpAgain returns the error. It may wait long, so it takes no place
+	_ = w.setup.ensureVersion(ctx, w.sb) // SetUpAgain returns the error. This may wait long, so it is done before a slot is taken
 	var err error
 	waited := unreachableBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err = w.setUpAgain(ctx)
@@ -297,12 +297,12 @@ func (w *work) do(ctx context.Context) error {
 	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) {
 		return err
 	}
-	return w.tell(ctx, outcome(err))
+	return w.writeOutcome(ctx, outcome(err))
 }
 
-// setUpAgain tries once to set up the runtime, when it is the turn of the namespace.
+// setUpAgain tries once to set up the runtime, when the namespace gets a slot.
 func (w *work) setUpAgain(ctx context.Context) error {
-	release, err := w.turns.Wait(ctx, w.sb.Namespace)
+	release, err := w.slots.Wait(ctx, w.sb.Namespace)
 	if err != nil {
 		return err
 	}
@@ -323,8 +323,8 @@ func outcome(err error) *claims.SetupError {
 	}
 }
 
-// tell writes how it went.
-func (w *work) tell(ctx context.Context, failed *claims.SetupError) error {
+// writeOutcome writes how the setup went.
+func (w *work) writeOutcome(ctx context.Context, failed *claims.SetupError) error {
 	return w.write(ctx, func(sb *v1alpha1.Sandbox) error {
 		claims.EndSetupAgain(&sb.Status, failed, w.clock.Now())
 		delete(sb.Annotations, v1alpha1.AnnotationMounting)

@@ -131,7 +131,7 @@ func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Wor
 	defer b.mu.Unlock()
 	b.servers = append(b.servers, r)
 	r.SandboxesListed([]*v1alpha1.Sandbox{b.sb})
-	r.PeersChanged(name, all)
+	r.MembersChanged(name, all)
 	return r, stop
 }
 
@@ -268,7 +268,7 @@ func TestVolumesOfAResumeAreMountedOnce(t *testing.T) {
 	b := resumed(t, sealedClaim(), rt)
 	b.sb.Annotations[v1alpha1.AnnotationMounting] = "gone/sandbox-uid.0"
 	r, _ := b.serve(t, "a", "a", "gone")
-	r.PeersChanged("a", []string{"a"})
+	r.MembersChanged("a", []string{"a"})
 	if c := b.await(t, mounted); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "had begun before") || len(rt.Mounts()) != 0 {
 		t.Errorf("told %+v, mounted %v", c, rt.Mounts())
 	}
