@@ -33,7 +33,7 @@ type supplier struct {
 }
 
 // attempt is one try to bring a claim forward: it finds what the claim needs, takes or makes it, and plans
-// the transaction that comes next. The caller commits that plan.
+// the next transaction. The caller commits that plan.
 type attempt struct {
 	finder finder
 	state  plan.State
@@ -131,7 +131,7 @@ func (a *attempt) resumeSuspended() {
 	}
 }
 
-// scheduleLook says when to look again at what is in the way after a plan, if anything is.
+// scheduleLook sets when to look again at what is in the way of the claim after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
 	if p.Wants.Need == 0 || p.Broken == nil && !a.finder.supplier.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
 		a.finder.reservation.lookBackoff.reset()

@@ -45,8 +45,8 @@ const (
 	settleTimeout = 15 * time.Second
 )
 
-// detached returns a context for a transaction. Once that is on its way it is seen through, so that a
-// caller who leaves cannot make its outcome unknown.
+// detached returns a context that does not end with ctx, for a transaction: a caller that leaves must
+// not make its outcome unknown.
 func detached(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }

@@ -25,12 +25,12 @@ import (
 )
 
 // handOverAfter is how much longer than the sync window the server that created a
-// claim works on it. Then the one does that all agree on.
+// claim works on it. After that, the server by the hash does (reconciler.IsMine).
 const handOverAfter = 5 * time.Second
 
-// finisher brings claims to their end that are not finished in their create call: also
-// after a restart, also those of servers that are gone. One server works on a claim at a time, and a
-// transaction compares the claim's revision, so that two at one claim cost a retry.
+// finisher brings claims to their end that are not finished in their create call, also
+// after a restart, and also those of servers that are gone. One server works on a claim at a time. A
+// transaction compares the claim's revision, so two servers at one claim cost only a retry.
 type finisher struct {
 	supplier  *supplier
 	committer *committer
@@ -65,7 +65,7 @@ func (f *finisher) tick(now time.Time) {
 	}
 }
 
-// tries is how often a claim is planned again at once because candidates have changed.
+// tries is how often an attempt is repeated at once because candidates have changed.
 const tries = 10
 
 func (f *finisher) NamespaceOf(uid types.UID) string {
@@ -124,7 +124,7 @@ func throttledFor(err error) time.Duration {
 	return 0
 }
 
-// advance does the next step for a claim, and returns after what time to do another; 0 means
+// advance makes one attempt for a claim, and returns after what time to make another; 0 means
 // when there is an event.
 func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClaim) (again time.Duration, err error) {
 	now := f.committer.clock.Now()
@@ -220,7 +220,7 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 }
 
 // releaseStarting releases what is starting for a claim whose end does not fit into one transaction with
-// that; tooLarge says so. The next step writes the end.
+// that; tooLarge says so. The next attempt writes the end.
 func (f *finisher) releaseStarting(ctx context.Context, u *unfinishedClaim, seen view, tooLarge error) (time.Duration, error) {
 	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
 		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
@@ -245,7 +245,7 @@ func waitFor(try *attempt, p *plan.Plan) {
 	try.finder.waiter.Wait(candidates.WantsOf(p.Claim, &try.state.Eligible, p.Wants, len(try.finder.reservation.taken)))
 }
 
-// shortest is the least time between two steps that the passing of time begins.
+// shortest is the least time between two attempts of a claim that begin without an event.
 const shortest = 20 * time.Millisecond
 
 // nextCheck returns how long nothing changes by the passing of time alone after a plan.

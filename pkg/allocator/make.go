@@ -48,7 +48,7 @@ func (f *finder) loadModel(ctx context.Context) (broken, err error) {
 			f.model = model
 		case ctx.Err() != nil || f.assessment.State.FailsOnShortage():
 			return nil, err
-		default: // the claim goes on with what there is, and looks again
+		default: // the claim uses what there is, and a later attempt looks again
 			return unread(ctx, f.assessment.State.Claim, err), nil
 		}
 	}
@@ -59,8 +59,7 @@ func (f *finder) loadModel(ctx context.Context) (broken, err error) {
 }
 
 // makeLimit returns how many sandboxes may be made for a claim that lacks some, in this attempt, and
-// why not all of them. Where a part of them would be made for nothing, there are
-// none.
+// why not all of them. It returns 0 if a part of them is of no use to the claim.
 func (f *finder) makeLimit(lacks int) (int, error) {
 	left, wants := f.model.Limit.Left(f.assessment.State.Held), lacks
 	if f.assessment.State.FailsOnShortage() { // which has to be known before the first transaction
@@ -76,7 +75,7 @@ func (f *finder) makeLimit(lacks int) (int, error) {
 }
 
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim
-// fails; one that goes on does so without them, and tries again later.
+// fails, and a stored claim gets none in this attempt.
 func (f *finder) makeFresh(ctx context.Context, n int) error {
 	s, r := &f.assessment.State, f.reservation
 	admitted := len(r.made)

@@ -27,10 +27,9 @@ type ownership struct {
 	syncWindow time.Duration
 }
 
-// isMine reports whether this server works on a claim. The one that created it does,
-// for as long as that may be answered and a little longer, and then the one that all
-// agree on. One that has set up runtimes for it, or is about it, goes on until that is
-// written.
+// isMine reports whether this server works on a claim. The server that created it does for as long as
+// the create call may wait and a little longer, and then the server by the hash. A server that sets up
+// runtimes for the claim works on it until the results are written.
 func (o *ownership) isMine(uid types.UID, u *unfinishedClaim) bool {
 	if o.reconciler.IsAlone() {
 		return true
@@ -57,8 +56,8 @@ func (o *ownership) hasMarked(u *unfinishedClaim) bool {
 	})
 }
 
-// watchOthers keeps the place of a claim that another server works on, so that
-// newcomers here do not overtake it, and returns when to look again whose it is.
+// watchOthers keeps the position of a claim that another server works on, so that newcomers on this
+// server do not overtake it. It returns after what time to check again which server works on it.
 func (f *finisher) watchOthers(u *unfinishedClaim, seen view, now time.Time) time.Duration {
 	q := f.committer.queue
 	u.work.reservation.release(q)
@@ -75,7 +74,7 @@ func (f *finisher) watchOthers(u *unfinishedClaim, seen view, now time.Time) tim
 	return 0 // until there are other servers
 }
 
-// confirm makes sure that those who are before newcomers in the lines of pools still
+// confirm makes sure that the claims that are before newcomers in the lines of pools still
 // wait: the watch may not have reported yet that they are served.
 func (f *finisher) confirm(ctx context.Context, sources []queue.Source) error {
 	const most = 16

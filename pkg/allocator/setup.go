@@ -87,7 +87,7 @@ func newSetups() *setups {
 	return &setups{nonce: string(uuid.NewUUID()), calls: map[types.UID]*setupCall{}}
 }
 
-// clearNotified records that the step which begins now sees the results of all calls that have ended so far.
+// clearNotified records that the attempt which begins now sees the results of all calls that have ended so far.
 func (s *setups) clearNotified() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +331,7 @@ func (c *runtimeCaller) call(ctx context.Context, u *unfinishedClaim, call *setu
 	after, due := s.end(call, err)
 	c.share.End(call.claim.Namespace)
 	if ctx.Err() != nil {
-		return // another server goes on
+		return // another server continues
 	}
 	if due {
 		c.reconciler.Queue.AddAfter(call.claim.UID, after)

@@ -84,8 +84,8 @@ func (f *finder) find(ctx context.Context) (plan.Offer, error) {
 	return f.reservation.offer(f.wouldMake, broken), nil
 }
 
-// takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
-// why none can be made for it, although it would take these.
+// takeOrFail takes n sandboxes for a claim with onShortage Fail. broken is why none can be made for
+// it, although it would take these.
 func (f *finder) takeOrFail(ctx context.Context, n int, broken error) error {
 	s := &f.assessment.State
 	if err := f.takeConfirmed(ctx, n, claims.AllOrNothing(s.Claim)); err != nil || len(f.reservation.taken) >= n {
@@ -188,7 +188,8 @@ func (f *finder) release() {
 	f.reservation.release(f.supplier.stock.Queue)
 }
 
-// shortage is the error of a claim that would rather fail than wait and finds too few sandboxes. broken is why none can be made for it although it would take these.
+// shortage returns the error of a claim with onShortage Fail that finds too few sandboxes. broken is why
+// none can be made for it, although it would take these.
 func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, available int, broken error) error {
 	switch p := e.Problem; {
 	case p != nil:

@@ -26,12 +26,12 @@ import (
 // unfinishedClaim is a claim that is not at its end, as far as this server knows: what the
 // watches have reported of it, or this server's own transactions if those are newer.
 type unfinishedClaim struct {
-	// key is the name of the claim, and waiter its place in the queue.
+	// key is the name of the claim, and waiter is the claim in the queue.
 	key    types.NamespacedName
 	waiter *queue.Waiter
 	// done is closed when the claim is at its end.
 	done chan struct{}
-	// work is for the goroutine that is at the claim.
+	// work is used by the goroutine that works on the claim.
 	work *work
 
 	mu sync.Mutex
@@ -85,9 +85,9 @@ type work struct {
 	metadata *metadataRollout
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
-	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
+	// opening is set while the claim is being created. Guarded by unfinishedClaims.mu.
 	opening bool
-	// mine is set if this server works on the claim, as of its last step.
+	// mine is set if this server works on the claim, as of its last attempt.
 	mine bool
 }
 
@@ -103,10 +103,10 @@ func newWork(r *reservation) *work {
 	}
 }
 
-// holdBack is for how long a plan is not to be written yet: one that only counts more
-// sandboxes, so that a claim of thousands is not written for each, and one that only
-// says something else, so that changing texts cost no writes without end. What the user
-// has changed is answered at once.
+// holdBack returns for how long a plan must not be written yet. A plan that only counts more
+// sandboxes waits, so that a claim of thousands is not written for each of them. A plan that only
+// changes texts waits longer and longer, so that texts that keep changing cost few writes. A plan
+// that observes a change by the user does not wait.
 func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
 	case p.IsOnlyProgress(w.reservation.room):

@@ -27,12 +27,12 @@ type unfinishedClaims struct {
 	due   workqueue.TypedRateLimitingInterface[types.UID]
 	queue *queue.Queue
 	clock clock.PassiveClock
-	// mine is how many of the claims this server works on, as of their last steps.
+	// mine is how many of the claims this server works on, as of their last attempts.
 	mine atomic.Int64
 	// namespaces has the claims of byUID by namespace.
 	namespaces claimsByNamespace
 
-	// mu is held for one claim at a time, because each create, event and step needs it. Lock
+	// mu is held for one claim at a time, because each create, event and attempt needs it. Lock
 	// order: the lock of a namespace in namespaces, then mu.
 	mu    sync.Mutex
 	byUID map[types.UID]*unfinishedClaim
@@ -100,8 +100,8 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim, sawCreation bool)
 	c.due.Add(claim.UID)
 }
 
-// newUnfinished returns a claim whose position in the queue is of its creationTimestamp, which
-// no client can write, also on the server that creates it: so all servers agree.
+// newUnfinished returns a claim whose position in the queue follows from its creationTimestamp, which
+// no client can write, also on the server that creates it. So all servers agree on the position.
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, r *reservation) *unfinishedClaim {
 	uid := claim.UID
 	return &unfinishedClaim{
@@ -122,7 +122,7 @@ func (c *unfinishedClaims) of(uid types.UID) *unfinishedClaim {
 	return c.byUID[uid]
 }
 
-// toWorkAt is of without claims that are being created.
+// toWorkAt is like of, without the claims that are being created, on which their create works.
 func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinishedClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinishedClaim {
 	return nil
 }
 
-// forget ends the work on a claim, and takes it up anew if it was opened again
+// forget ends the work on a claim, and adopts the claim again if it was reopened
 // meanwhile.
 func (c *unfinishedClaims) forget(u *unfinishedClaim, uid types.UID) {
 	u.work.reservation.release(c.queue)

@@ -56,7 +56,7 @@ func (t *Templates) Model(
 	return model, nil
 }
 
-// plainModel finds what sandboxes made for a claim look like but for what the claim adds,
+// plainModel finds what sandboxes made for a claim look like without what the claim adds,
 // and what set and template say of their number.
 func (t *Templates) plainModel(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
@@ -171,10 +171,9 @@ func modelFrom(ctx context.Context, namespace, name string, lookup podtemplate.L
 	return model, []*int32{template.Spec.MaxFreshSandboxes}, malformed(err)
 }
 
-// modelOf is what a sandbox of a set looks like, and what the set and its template say of
-// the number of those that are made for one claim. Where the template that the set
-// refers to is no good any more, or cannot be had now, the revision that the set's
-// pool goes on with is good for claims too.
+// modelOf returns what a sandbox of a set looks like, and what the set and its template say of
+// the number of those that are made for one claim. If the template that the set refers to is
+// invalid or cannot be read now, it uses the revision that the set's pool keeps.
 func (t *Templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, []*int32, error) {
 	resolved, err := t.cache.ResolveSet(ctx, set, lookup)
 	if err == nil {

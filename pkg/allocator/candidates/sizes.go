@@ -101,7 +101,7 @@ func (s *sizedRevision) apply(ready *plan.Candidate, sizes *sizes, claim *v1alph
 // unpatched is the template that a set refers to, without the set's patch.
 func (p *Preparer) unpatched(ctx context.Context, set *v1alpha1.SandboxSet) (*runtime.RawExtension, error) {
 	if err := refusedTemplate(set); err != nil {
-		return nil, err // the pool goes on with an older one, and so do claims
+		return nil, err // the pool keeps an older one, and so do claims
 	}
 	without := *set
 	without.Spec.Patch = nil

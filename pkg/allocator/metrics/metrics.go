@@ -14,7 +14,7 @@ import (
 // Values of the label outcome: what became of the create of a claim.
 const (
 	OutcomeBound       = "bound"         // the answer has every sandbox
-	OutcomeWaiting     = "waiting"       // the answer says Claiming; it goes on in the background
+	OutcomeWaiting     = "waiting"       // the answer says Claiming; the work continues in the background
 	OutcomeTimedOut    = "timed_out"     // claimTimeout came before the answer
 	OutcomeDeleted     = "deleted"       // the claim was deleted before the answer
 	OutcomeShortage    = "shortage"      // onShortage Fail and too little stock

@@ -28,8 +28,7 @@ type Assessment struct {
 	missing int
 	// expired reports whether the claim's time is up.
 	expired bool
-	// mayHave is how many more sandboxes the claim may have, so that no more can fail than
-	// may.
+	// mayHave is how many more sandboxes the claim may have, by the bound on failures (credit).
 	mayHave int
 	// trial is set if mayHave is one because something of the claim has to be tried on a sandbox.
 	trial bool
@@ -44,10 +43,11 @@ type holdings struct {
 	listed   []v1alpha1.ClaimedSandbox
 	unlisted int
 	// starting is how many sandboxes the claim holds that do not count; ready are those
-	// of them that have no step left, and waiting those that have.
+	// of them for which nothing is left to do, and waiting the others.
 	starting       int
 	ready, waiting []*v1alpha1.Sandbox
-	// released are no longer the claim's, counted count from now on, and marked are mounted into.
+	// released are no longer the claim's, counted count from now on, and into marked this server
+	// is about to mount volumes.
 	released, counted, marked []*v1alpha1.Sandbox
 }
 
@@ -58,7 +58,7 @@ type holdings struct {
 //   - A sandbox that is the user's already, and lives, counts if it is not listed: a
 //     client lowered the status. If the status counts more than that, the status is
 //     believed.
-//   - A sandbox that has no step left counts; one for which a step failed is released.
+//   - A sandbox for which nothing is left to do counts; one that failed is released.
 //     At the end of the claim's time every sandbox that does not count has failed.
 //   - With AllOrNothing nothing counts before everything does, so that the claim
 //     shows none or all at every moment, and ends with one or the other.

@@ -25,11 +25,10 @@ func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	return timeout
 }
 
-// never is how long a claim is in going on that does not time out, in years.
+// never is the timeout, in years, of a claim that does not time out.
 const never = 100
 
-// timeoutOf is when a claim times out. The sandbox of one that goes on is deleted at its
-// time by other rules.
+// timeoutOf is when a claim times out. Other rules delete the sandbox of a claim that does not.
 func timeoutOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	if !claims.TimesOut(claim) {
 		return start.AddDate(never, 0, 0)
@@ -55,7 +54,7 @@ func IsExpired(claim *v1alpha1.SandboxClaim, now time.Time) bool {
 	return !t.IsZero() && !now.Before(t)
 }
 
-// lapse ends a claim of which the lifecycle was over before it had all that it asked for.
+// lapse ends a claim whose lifecycle was over before it had all that it asked for.
 func lapse(claim *v1alpha1.SandboxClaim, now time.Time) {
 	message := fmt.Sprintf("Claim expired. Claimed %d/%d sandboxes", claim.Status.ClaimedReplicas, replicas(claim))
 	end(claim, now, message)

@@ -97,7 +97,7 @@ func (a *Assessment) limitFailures() {
 	a.State.Refused = &RefusedError{Reason: v1alpha1.ReasonTooManyFailures, Message: message}
 }
 
-// credit is how many more sandboxes a claim may have, so that no more can fail than may.
+// credit returns how many more sandboxes a claim may have, so that no more than mayFail can fail.
 func credit(claim *v1alpha1.SandboxClaim, onTheWay int) int {
 	if !claims.ReplacesFailed(claim) {
 		return max(0, claims.Replicas(claim)-onTheWay)

@@ -18,8 +18,8 @@ import (
 // as assessed, and what is offered, as far as one transaction takes it. marks are
 // those of the claim.
 //
-// The claim is complete when nothing is missing, ends with what it has when its time
-// is up, and goes on otherwise. An error means that the template of a candidate
+// The claim is complete when nothing is missing, and ends with what it has when its time
+// is up. Otherwise it stays Claiming. An error means that the template of a candidate
 // cannot be read.
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	p := &Plan{
@@ -56,8 +56,8 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	return p, nil
 }
 
-// bindOffer adds to a plan what of an offer becomes the claim's, and returns which of the
-// sandboxes from the pools wait for a step.
+// bindOffer adds to a plan what of an offer becomes the claim's. It returns which of the sandboxes
+// from the pools have to be changed or set up before they count.
 func (a *Assessment) bindOffer(p *Plan, o *Offer, marks *Marks) (waits []bool, err error) {
 	candidates, made := use(a, o)
 	waits = make([]bool, len(candidates))
@@ -96,9 +96,8 @@ func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sand
 	return candidates, made
 }
 
-// countBound lets the sandboxes from the pools count, but for those that wait for a step.
-// With AllOrNothing they count, and those that were ready before with them, once all
-// are there.
+// countBound lets the sandboxes from the pools count, except those that have to be changed or set up
+// first. With AllOrNothing they count once all are there, together with those that were ready before.
 func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
@@ -121,12 +120,12 @@ func countBound(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 func conclude(a *Assessment, p *Plan) {
 	isRefused := a.State.Refused != nil && claims.EndsRefused(a.claim)
 	switch {
-	case len(p.Counted)+len(p.Released) < a.held.starting: // it goes on
+	case len(p.Counted)+len(p.Released) < a.held.starting: // it stays Claiming
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.State.Now)
 	case isRefused:
 		reject(a.claim, a.State.Now, a.State.Refused)
-	case !a.expired: // it goes on
+	case !a.expired: // it stays Claiming
 	case IsExpired(a.claim, a.State.Now):
 		lapse(a.claim, a.State.Now)
 	default:
@@ -143,8 +142,8 @@ func Claimer(claim *v1alpha1.SandboxClaim) string {
 	return claim.Annotations[v1alpha1.AnnotationClaimedBy]
 }
 
-// forgetIdentity takes what is recorded of who claimed out of a claim that has ended:
-// nothing is made for it any more, unless it gets another sandbox when its own is gone.
+// forgetIdentity removes the record of the creator from a claim that has ended: nothing is made for
+// it any more, unless it gets another sandbox when its own is gone.
 func forgetIdentity(claim *v1alpha1.SandboxClaim) {
 	if _, ok := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; ok && !claims.Unfinished(claim) && !claims.IsRebound(claim) {
 		claim.Annotations = maps.Clone(claim.Annotations)

@@ -15,9 +15,9 @@ import (
 )
 
 // A claim that is bound for as long as it exists is opened again when its sandbox is gone.
-// It goes on as one that has just begun, but is not charged again. When it may be opened
-// next follows from when that was done last, which is in its status, so that sandboxes
-// that die again and again use up no pool, whichever server sees that.
+// Then it is like one that has just begun, but is not charged again. The next time that it may be
+// opened follows from the last time, which is in its status. So sandboxes that fail again and again
+// do not use up a pool, whichever server opens the claim.
 const (
 	// shortestRest is how long a claim that was opened again rests before the next time,
 	// and longestRest how long at most.

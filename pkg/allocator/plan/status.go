@@ -25,8 +25,8 @@ func begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	}
 }
 
-// reportOn sets the sandboxes that count as claimed, and the message for a claim that
-// goes on: what is in its way, if nothing can serve it as things are.
+// reportOn sets the sandboxes that count as claimed, and the message of an unfinished claim: what is
+// in its way, if nothing can serve it as things are.
 func reportOn(a *Assessment, p *claims.Problem) {
 	status := &a.claim.Status
 	if !a.State.Metadata.Behind {
@@ -54,7 +54,8 @@ func complete(claim *v1alpha1.SandboxClaim, now time.Time) {
 		"Every sandbox was ready when it was counted")
 }
 
-// timeOut ends a claim whose time is up with what it has.
+// timeOut ends a claim whose time is up with what it has. lapse (expiry.go) ends one whose lifecycle is
+// over.
 func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration, p *claims.Problem) {
 	have, want := claim.Status.ClaimedReplicas, replicas(claim)
 	elapsed = elapsed.Round(time.Millisecond)
@@ -68,6 +69,13 @@ func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration,
 		v1alpha1.ClaimTimeoutConditionMessage(elapsed, have, want))
 	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, reason, message)
 	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, reason, message)
+}
+
+// reject ends a claim that asks for what it cannot have, with what it has.
+func reject(claim *v1alpha1.SandboxClaim, now time.Time, refused *RefusedError) {
+	end(claim, now, refused.Message)
+	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, refused.Reason, refused.Message)
+	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, refused.Reason, refused.Message)
 }
 
 // Deleted returns what a claim has come to that was deleted before its end.
@@ -107,10 +115,3 @@ func claimed(sb *v1alpha1.Sandbox) v1alpha1.ClaimedSandbox {
 
 // replicas is claims.Replicas in the type of the API.
 func replicas(claim *v1alpha1.SandboxClaim) int32 { return int32(claims.Replicas(claim)) }
-
-// reject ends a claim that asks for what it cannot have, with what it has.
-func reject(claim *v1alpha1.SandboxClaim, now time.Time, refused *RefusedError) {
-	end(claim, now, refused.Message)
-	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, refused.Reason, refused.Message)
-	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, refused.Reason, refused.Message)
-}

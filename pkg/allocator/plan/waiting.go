@@ -13,7 +13,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// waitingFor returns what a claim that goes on waits for after a plan; nil if for nothing. left is
+// waitingFor returns what an unfinished claim waits for after a plan; nil if for nothing. left is
 // how many sandboxes are neither its own nor about to be made for it, and found how many were
 // found.
 func waitingFor(a *Assessment, p *Plan, left, found int) *v1alpha1.ClaimWaiting {
@@ -37,8 +37,8 @@ func waitingFor(a *Assessment, p *Plan, left, found int) *v1alpha1.ClaimWaiting 
 	return &w
 }
 
-// describe says in the status of a claim that goes on, or ended short, what it waits for, or why
-// it is short, and which sandboxes failed.
+// describe writes into the status of a claim that is unfinished, or ended short, what it waits for, or
+// why it is short, and which sandboxes failed.
 func describe(a *Assessment, p *Plan, left, found int) {
 	status, goesOn := &a.claim.Status, claims.Unfinished(a.claim)
 	if goesOn {

@@ -59,8 +59,8 @@ type Subreconciler interface {
 	Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error)
 }
 
-// limited is a subreconciler that works on a limited number of claims at the same time, so that the
-// others of the workers go on with other work.
+// limited is a subreconciler that works on a limited number of claims at the same time, so that
+// the other workers do other work.
 type limited struct {
 	Subreconciler
 	share *fairness.WorkShare
@@ -200,7 +200,7 @@ func (r *Reconciler) reconcile(ctx context.Context, namespace string, uid types.
 	for _, sub := range r.Subreconcilers {
 		again, err := sub.Reconcile(ctx, uid)
 		switch {
-		case ctx.Err() != nil: // it goes on after a restart, or on another server
+		case ctx.Err() != nil: // the work continues after a restart, or on another server
 			return
 		case r.retryAfter(err) > 0:
 			again = r.retryAfter(err)
