@@ -69,16 +69,16 @@ type Answers struct {
 // ProgressOf returns how far a pod is, which is to be given what a pod template says, as
 // far as that is the goal. A resize is asked for first, because the patch of the image
 // notes on the pod how that was answered; then the node does both at the same time.
-func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told Answers) Progress {
-	resize := resizeOf(pod, template, goal, told)
+func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, answers Answers) Progress {
+	resize := resizeOf(pod, template, goal, answers)
 	if !goal.Image || resize.Step == StepPatch {
 		return resize
 	}
-	image := imageOf(pod, template, told.ResizeRefused)
+	image := imageOf(pod, template, answers.ResizeRefused)
 	switch asks := image.Step == StepPatch; {
-	case told.ImageRefused != "":
-		return imageFailed(told.ImageRefused)
-	case asks && told.Image: // to ask for it again would bring the same again
+	case answers.ImageRefused != "":
+		return imageFailed(answers.ImageRefused)
+	case asks && answers.Image: // to ask for it again would bring the same again
 		return imageFailed("the cluster set another image than it was asked for")
 	case asks, image.Step == StepFailed:
 		return image
@@ -96,9 +96,9 @@ func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told
 //	the node refused         StepRevert
 //	the status says as much  StepDone
 //	anything else            StepWait
-func resizeOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told Answers) Progress {
-	if told.ResizeRefused != "" {
-		return Failed(told.ResizeRefused)
+func resizeOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, answers Answers) Progress {
+	if answers.ResizeRefused != "" {
+		return Failed(answers.ResizeRefused)
 	}
 	want, err := specOf(template)
 	if err != nil {
@@ -116,7 +116,7 @@ func resizeOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told A
 	if why := stateOf(pod).ResizeRefused; why != "" {
 		return Failed(why)
 	}
-	if told.Resize { // to ask for it again would bring the same again
+	if answers.Resize { // to ask for it again would bring the same again
 		return Failed("the cluster set other resources than it was asked for")
 	}
 	patch.Metadata = &patchMetadata{ResourceVersion: pod.ResourceVersion}

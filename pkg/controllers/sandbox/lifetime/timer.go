@@ -42,7 +42,7 @@ type Timer[T client.Object] struct {
 	Kind string
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Clock tells the time.
+	// Clock is the clock.
 	Clock clock.PassiveClock
 	// Workers is how many objects are worked on at the same time.
 	Workers int

@@ -109,9 +109,9 @@ func removeEnded(o *observation, p *plan) {
 	}
 }
 
-// hasForeignPod reports whether a stranger's pod has the name of a sandbox of agent-sandbox that
-// is to be suspended, and says so.
-func hasForeignPod(o *observation, p *plan) bool {
+// reportForeignPod reports in the status if a pod that a sandbox of agent-sandbox does not own has its
+// name, when the sandbox is to be suspended. It returns whether that is so.
+func reportForeignPod(o *observation, p *plan) bool {
 	if o.pod == nil || !o.sandbox.Spec.Paused || o.expired() || !v1alpha1.OfAgentSandbox(o.sandbox) {
 		return false
 	}

@@ -32,7 +32,7 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself. Required.
 	Reader client.Reader
-	// Clock tells the time. Required.
+	// Clock is the clock. Required.
 	Clock clock.PassiveClock
 	// Lookup finds the templates that sandboxes refer to. Required.
 	Lookup *templates.Lookup

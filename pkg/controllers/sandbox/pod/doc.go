@@ -4,8 +4,13 @@
 // Package pod runs sandboxes as Pods: one Pod for each Sandbox, of its name and
 // owned by it, with the PersistentVolumeClaims that the sandbox asks for; and it
 // reports the state of the Pod in the sandbox's status. Pausing a sandbox deletes the
-// Pod, resuming creates a new one. plan.go decides what to do, from values alone; the
-// rest carries it out.
+// Pod, resuming creates a new one.
+//
+// A reconcile (controller.go) observes the sandbox and its pod in the cache (observe.go), decides what
+// to do, from values alone (plan.go, with resume.go, recycle.go and agentsandbox.go), and does it
+// (act.go): it writes metadata and status (write.go), and creates, labels or deletes the pod (create.go,
+// label.go, act.go). memory.go has what it remembers of a sandbox, and handlers.go the events that
+// queue one.
 //
 // A reconcile patches the metadata of the sandbox at most once and its status at most once
 // (twice where the deletion of a pod is refused), all only as the version that the plan was
@@ -22,7 +27,7 @@
 // pod's subresource resize, and another image by a patch of the pod, at once (resize.go).
 // The cache has none of what that takes; the server is asked for these pods, whenever
 // something about them changes. What ran before the image was asked for is noted on the
-// pod by that patch, so that any controller can tell when the container was made anew.
+// pod by that patch, so that any controller can find out when the container was made again.
 //
 // A sandbox that refers to a template instead of holding one, such as an unused one
 // of a set that does, waits for that template without failing (template.go). Once

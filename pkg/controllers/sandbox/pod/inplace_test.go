@@ -66,7 +66,7 @@ func TestDecideImage(t *testing.T) {
 		sandbox       *v1alpha1.Sandbox
 		pod           *corev1.Pod
 		cores         string
-		told          inplace.Answers
+		answers       inplace.Answers
 		unknown       bool // no one has looked
 		action        action
 		resize, image string
@@ -111,8 +111,8 @@ func TestDecideImage(t *testing.T) {
 		},
 		"runs, the resources were refused": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("two", true, runningAs("id-2"))), cores: "1",
-			told: inplace.Answers{ResizeRefused: "quota"},
-			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: quota"), imageUpdated},
+			answers: inplace.Answers{ResizeRefused: "quota"},
+			want:    []metav1.Condition{isReady, updateFailed("in-place resource resize failed: quota"), imageUpdated},
 		},
 		"cannot be pulled yet": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("False"), withImage("two", true, waiting("ImagePullBackOff"))), cores: "2",
@@ -124,8 +124,8 @@ func TestDecideImage(t *testing.T) {
 		},
 		"refused by the API": {
 			sandbox: newSandbox(updating...), pod: newPod(runs("True"), withImage("one", false, runningAs("id-1"))), cores: "2",
-			told: inplace.Answers{ImageRefused: "policy"},
-			want: []metav1.Condition{isReady, updateFailed("in-place image update failed: policy"), imageFailed("in-place image update failed: policy")},
+			answers: inplace.Answers{ImageRefused: "policy"},
+			want:    []metav1.Condition{isReady, updateFailed("in-place image update failed: policy"), imageFailed("in-place image update failed: policy")},
 		},
 		"paused": {
 			sandbox: newSandbox(append(updating, paused)...), unknown: true,
@@ -142,7 +142,7 @@ func TestDecideImage(t *testing.T) {
 			o := &observation{sandbox: test.sandbox, pod: test.pod, isFromServer: true, revision: revision, now: now}
 			if !test.unknown {
 				template := &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"two","resources":{"requests":{"cpu":"` + test.cores + `"}}}]}}`)}
-				o.inplace = &wholePod{pod: test.pod, template: template, goal: inplace.GoalOf(test.sandbox), told: test.told}
+				o.inplace = &wholePod{pod: test.pod, template: template, goal: inplace.GoalOf(test.sandbox), answers: test.answers}
 			}
 			p := decide(o)
 			if p.action != test.action || string(p.resize) != test.resize || string(p.image) != test.image || p.requeueAfter != test.after {

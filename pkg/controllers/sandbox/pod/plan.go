@@ -158,7 +158,7 @@ func pause(o *observation, p *plan) {
 		p.action = actionReadFromServer
 		return
 	}
-	if hasForeignPod(o, p) {
+	if reportForeignPod(o, p) {
 		return
 	}
 	p.setCondition(o, v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")

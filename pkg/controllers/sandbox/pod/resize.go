@@ -34,8 +34,8 @@ type wholePod struct {
 	// template has what its containers are to have, and goal says how much of that.
 	template *runtime.RawExtension
 	goal     inplace.Goal
-	// told is what the API has answered just now.
-	told inplace.Answers
+	// answers is what the API has answered just now.
+	answers inplace.Answers
 }
 
 // changer changes pods in place.
@@ -46,8 +46,8 @@ type changer struct {
 	resizes  *resizes
 }
 
-// updateInPlace goes on with the update of a sandbox that runs. Until it has ended,
-// one way or the other, the sandbox is not ready.
+// updateInPlace plans the next step of the update of a sandbox that runs. Until the update has
+// succeeded or failed, the sandbox is not ready.
 func updateInPlace(o *observation, p *plan) {
 	p.setReady(o, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage)
 	if o.inplace == nil {
@@ -58,7 +58,7 @@ func updateInPlace(o *observation, p *plan) {
 		revertResize(o, p, why)
 		return
 	}
-	progress := inplace.ProgressOf(o.inplace.pod, o.inplace.template, o.inplace.goal, o.inplace.told)
+	progress := inplace.ProgressOf(o.inplace.pod, o.inplace.template, o.inplace.goal, o.inplace.answers)
 	switch progress.Step {
 	case inplace.StepPatch:
 		p.resize, p.image = progress.Patch, progress.ImagePatch
@@ -91,7 +91,7 @@ func (o *observation) endingMessage(p *plan, message string) string {
 // revertResize asks for what the pod has, which the node does not change, and ends the update. The
 // condition says so before that, or the next plan would ask for the same again.
 func revertResize(o *observation, p *plan, why string) {
-	if told := o.inplace.told; !told.Resize && told.ResizeRefused == "" {
+	if answers := o.inplace.answers; !answers.Resize && answers.ResizeRefused == "" {
 		p.resize = inplace.RevertPatch(o.inplace.pod, o.inplace.template, o.inplace.goal)
 	}
 	if p.resize == nil {
@@ -132,8 +132,8 @@ func (c *changer) inspect(ctx context.Context, key types.NamespacedName, o *obse
 func (c *changer) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*wholePod, error) {
 	full, err := c.resolver.whole(ctx, sandbox)
 	if missing, ok := asTemplateError(err); ok {
-		told := inplace.Answers{ResizeRefused: missing.Error(), ImageRefused: missing.Error()}
-		return &wholePod{pod: pod, goal: inplace.GoalOf(sandbox), told: told}, nil
+		answers := inplace.Answers{ResizeRefused: missing.Error(), ImageRefused: missing.Error()}
+		return &wholePod{pod: pod, goal: inplace.GoalOf(sandbox), answers: answers}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("changing Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
@@ -158,8 +158,8 @@ func (c *changer) askInPlace(ctx context.Context, key types.NamespacedName, o *o
 // resize asks the API for the resources and returns the plan as it is then, and
 // after what time to look again.
 //
-//	granted           wait for the node; the pod's events tell
-//	refused           the status tells, and that is the end of it
+//	granted           wait for the node, whose answer is an event of the pod
+//	refused           the status says so, and the update has ended
 //	another version   look again
 //	any other error   returned; nothing is known
 func (c *changer) resize(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
@@ -167,7 +167,7 @@ func (c *changer) resize(ctx context.Context, key types.NamespacedName, o *obser
 	err := c.client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.resize), fieldOwner)
 	switch {
 	case err == nil:
-		o.inplace.pod, o.inplace.told.Resize = pod, true
+		o.inplace.pod, o.inplace.answers.Resize = pod, true
 		o.pod = trim(pod)
 		return decide(o), 0, nil
 	case apierrors.IsConflict(err):
@@ -177,11 +177,11 @@ func (c *changer) resize(ctx context.Context, key types.NamespacedName, o *obser
 	case !isResizeRefusal(err):
 		return plan{}, 0, fmt.Errorf("resizing Pod %s: %w", key, err)
 	}
-	o.inplace.told.ResizeRefused = err.Error()
+	o.inplace.answers.ResizeRefused = err.Error()
 	return decide(o), 0, nil
 }
 
-// resizeNotFound tells a pod that is gone from a cluster that cannot resize pods.
+// resizeNotFound finds out, after a 404, if the pod is gone or the cluster cannot resize pods.
 func (c *changer) resizeNotFound(ctx context.Context, key types.NamespacedName, o *observation, why error) (plan, time.Duration, error) {
 	asked := o.pod.UID
 	p, err := c.inspect(ctx, key, o)
@@ -189,21 +189,21 @@ func (c *changer) resizeNotFound(ctx context.Context, key types.NamespacedName, 
 		return plan{}, 0, err
 	}
 	if o.pod != nil && o.pod.UID == asked {
-		o.inplace.told.ResizeRefused = why.Error()
+		o.inplace.answers.ResizeRefused = why.Error()
 		p = decide(o)
 	}
 	return p, 0, nil
 }
 
 // changeImage asks the API for the image and returns the plan as it is then, and after
-// what time to look again. The answers mean what those to a resize mean, but that a pod
+// what time to look again. The answers mean the same as for a resize, except that a pod
 // that is not found is gone.
 func (c *changer) changeImage(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err := c.client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.image), fieldOwner)
 	switch {
 	case err == nil:
-		o.inplace.pod, o.inplace.told.Image = pod, true
+		o.inplace.pod, o.inplace.answers.Image = pod, true
 		o.pod = trim(pod)
 		return decide(o), 0, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -211,7 +211,7 @@ func (c *changer) changeImage(ctx context.Context, key types.NamespacedName, o *
 	case !isResizeRefusal(err):
 		return plan{}, 0, fmt.Errorf("changing the image of Pod %s: %w", key, err)
 	}
-	o.inplace.told.ImageRefused = err.Error()
+	o.inplace.answers.ImageRefused = err.Error()
 	return decide(o), 0, nil
 }
 

@@ -82,11 +82,11 @@ func TestDecideResize(t *testing.T) {
 			action: actionLabel, patch: ask, want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{answers: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for, less came": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("3", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("3", "2")), inplace: wholePod{answers: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: the cluster set other resources than it was asked for")},
 		},
 		"given": {
@@ -107,7 +107,7 @@ func TestDecideResize(t *testing.T) {
 			want:  []metav1.Condition{readyUpdating, isReverting},
 		},
 		"taken back": {
-			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("2", "2"), pending("Infeasible")), inplace: wholePod{told: inplace.Answers{Resize: true}},
+			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("2", "2"), pending("Infeasible")), inplace: wholePod{answers: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{isReady, updateFailed(isReverting.Message)},
 		},
 		"taken back by the controller before": {
@@ -115,11 +115,11 @@ func TestDecideResize(t *testing.T) {
 			want: []metav1.Condition{isReady, updateFailed(isReverting.Message)},
 		},
 		"not to be taken back": {
-			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{told: inplace.Answers{ResizeRefused: "policy"}},
+			sandbox: newSandbox(reverting...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{answers: inplace.Answers{ResizeRefused: "policy"}},
 			want: []metav1.Condition{isReady, updateFailed(isReverting.Message)},
 		},
 		"refused by the API": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: wholePod{told: inplace.Answers{ResizeRefused: "quota"}},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: wholePod{answers: inplace.Answers{ResizeRefused: "quota"}},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: quota")},
 		},
 		"another class": {

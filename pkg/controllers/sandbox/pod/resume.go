@@ -31,9 +31,9 @@ func resume(o *observation, p *plan) {
 }
 
 // awaitsRuntime reports whether a sandbox that is resumed, and whose pod is ready, has to
-// wait for its agent-runtime. The API server that sets it up needs the address, and what
-// it says counts for the pod in the status only, so a pod that is not yet in it is put
-// there, and begins anew.
+// wait for its agent-runtime. The API server that sets the runtime up needs the address, and its
+// result is about the pod in the status. So a pod that is not in the status yet is put there, and
+// the setup begins again.
 func awaitsRuntime(o *observation, p *plan) bool {
 	if p.status.Phase != v1alpha1.SandboxResuming {
 		return p.status.Phase == v1alpha1.SandboxRunning && awaitsRestartedRuntime(o, p)

@@ -111,8 +111,8 @@ func reasonOr(given, otherwise string) string {
 
 // sameWords reports whether two messages differ in numbers at most, as the scheduler's do
 // while nodes and other pods come and go. The first may have been truncated.
-func sameWords(told, message string) bool {
-	return withoutNumbers(told) == withoutNumbers(report.Truncate(message, report.MaxNote))
+func sameWords(before, message string) bool {
+	return withoutNumbers(before) == withoutNumbers(report.Truncate(message, report.MaxNote))
 }
 
 func withoutNumbers(text string) string { return numbers.ReplaceAllString(text, "0") }

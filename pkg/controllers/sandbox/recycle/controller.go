@@ -34,7 +34,7 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself: a sandbox is deleted if its set is gone. Required.
 	Reader client.Reader
-	// Clock tells the time. Required.
+	// Clock is the clock. Required.
 	Clock clock.PassiveClock
 	// Lookup finds the templates that sets refer to. Required.
 	Lookup *templates.Lookup

@@ -9,11 +9,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
-// burst is how far a pool may differ from its replicas because claims wait, or because sandboxes are
-// on their way back.
+// burst is how far a pool may differ from its replicas because claims wait (scaleStrategy.burst of the
+// set), or because sandboxes are being recycled into it.
 type burst struct {
-	// wanted is how many more to create, kept how many more to leave alone, which is
-	// never fewer.
+	// wanted is how many sandboxes beyond replicas to create, and kept how many to leave alone, which
+	// are never fewer.
 	wanted, kept int
 	// returning is how many are being recycled, see addReturning.
 	returning int

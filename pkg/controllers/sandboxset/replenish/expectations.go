@@ -12,7 +12,7 @@ import (
 )
 
 // expectationTTL is how long an own write may stay unseen. A cache that misses a
-// short-lived sandbox altogether must not count it for ever. Kubernetes'
+// short-lived sandbox altogether must not count it without end. Kubernetes'
 // controllers use the same time.
 const expectationTTL = 5 * time.Minute
 

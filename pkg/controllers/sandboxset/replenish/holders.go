@@ -238,7 +238,7 @@ func (r *holders) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxT
 const defaultRevisionHistory = 10
 
 // historyOf is how many of them a set keeps. It keeps none while a quota has no room for
-// the one that it needs, which only the text of a refusal tells from a policy's.
+// the one that it needs. Only the text of the error shows that a quota, and not a policy, refused it.
 func historyOf(set *v1alpha1.SandboxSet, refused error) int {
 	switch limit := set.Spec.RevisionHistoryLimit; {
 	case apierrors.IsForbidden(refused) && strings.Contains(refused.Error(), "exceeded quota"):

@@ -13,7 +13,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// The operations that writesFailed tells apart.
+// The operations of writesFailed.
 const (
 	operationCreate = "create"
 	operationDelete = "delete"

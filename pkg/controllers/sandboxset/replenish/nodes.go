@@ -40,8 +40,8 @@ type nodeStates struct {
 
 // unavailableNode is a node that takes no pods.
 type unavailableNode struct {
-	// since is since when it takes none: by the node itself if it tells, because this program may
-	// have started later.
+	// since is since when it takes none: the time that the node reports, if any, because this program
+	// may have started later.
 	since time.Time
 	// noticed is when this program noticed.
 	noticed time.Time

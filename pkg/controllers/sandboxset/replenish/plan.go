@@ -53,7 +53,7 @@ type plan struct {
 	requeueAfter time.Duration
 }
 
-// plan decides.
+// plan decides what to create and what to remove.
 //
 //   - Too few, with those that claims wait for: create the missing ones, except for those that are on
 //     their way back (see addReturning), but not more than

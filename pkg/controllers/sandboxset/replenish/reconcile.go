@@ -53,7 +53,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 	p, err := o.plan(&counts, d)
 	if err != nil {
-		// The server refuses such values; trying again would not mend them.
+		// The server refuses such values; a retry would not help.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
 	}
 	c.sendProgressEvent(set, p.keptUnscheduled)
@@ -108,8 +108,8 @@ func (c *Controller) writeStatusAndEvents(
 	return isConflict, requeueAfter, err
 }
 
-// countDelay is how long the pool should not even be counted, because claims keep coming. A
-// changed spec does not wait: a user does.
+// countDelay returns how long to wait before the pool is counted, because claims keep coming. If the
+// spec has changed, it is 0, because a user waits.
 func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Duration {
 	var delay time.Duration
 	if !specChanged(set) {
@@ -118,7 +118,7 @@ func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Du
 	return delay
 }
 
-// noteCount records what a count of the pool has found, and returns what has to wait.
+// noteCount records what a count of the pool has found, and returns how long creates and removals wait.
 func (c *Controller) noteCount(o *observation, counts *poolCounts) delays {
 	var d delays
 	var shortSince time.Time

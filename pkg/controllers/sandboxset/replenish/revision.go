@@ -171,7 +171,7 @@ func (r *revisions) targetOfStatus(ctx context.Context, set *v1alpha1.SandboxSet
 	case err != nil:
 		return targetRevision{}, err
 	case template == nil:
-		return t, nil // what is left of the pool serves on
+		return t, nil // claims can still take what is left of the pool
 	}
 	t.setAtRevision, t.resolved = podtemplate.AtRevision(set, template)
 	return t, nil

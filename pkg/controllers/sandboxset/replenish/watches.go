@@ -31,10 +31,10 @@ type watches struct {
 	claims  *waitingClaims
 }
 
-// sets enqueues a set when it changes: at once when a user changed it, gathered
-// when only its status did. The latter is mostly the controller's own write, and
-// needed all the same: a status that was made from an old cache is mended then.
-// What claims ask for may be another set's once one of that name comes or goes.
+// sets enqueues a set when it changes: at once when a user changed it, and after eventDelay when
+// only its status changed. That is mostly the controller's own write, and needed all the same: if
+// the status was made from an old cache, it is corrected then. When a set is created or deleted,
+// claims that name it may wait for other sets than before, so sets with a burst are enqueued too.
 func (w *watches) sets() handler.EventHandler {
 	createdOrDeleted := func(ctx context.Context, set client.Object, q queue.Interface) {
 		enqueue(set, q)
@@ -134,10 +134,10 @@ func (w *watches) recordStartDuration(s *setState, sandbox *v1alpha1.Sandbox) {
 	}
 }
 
-// hasBeenAvailable reports whether a sandbox has come to be available, even if a claim that
-// waited for it has taken it out of its pool at once. To run is not enough: a process
-// that ends soon runs for a moment, too. Nor is it to be ready in a pool: another caller may have
-// initialized the agent-runtime.
+// hasBeenAvailable reports whether a sandbox has become available, even if a claim that
+// waited for it has taken it out of its pool at once. The phase Running is not enough, because a process
+// that ends soon runs for a moment, too. In a pool, Ready is not enough either, because another caller
+// may have initialized the agent-runtime.
 func hasBeenAvailable(sandbox *v1alpha1.Sandbox) bool {
 	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
 		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) &&
@@ -232,7 +232,7 @@ func (w *watches) enqueueBurstSets(ctx context.Context, namespace, name string, 
 	}
 }
 
-// enqueueSet enqueues the set that owns a sandbox, or waits for it, if any.
+// enqueueSet enqueues the set that owns a sandbox, or that gets it back when it is recycled, if any.
 func (w *watches) enqueueSet(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	set := setOf(sandbox)
 	if set.Name != "" && (v1alpha1.IsInPool(sandbox) || sandbox.Status.Phase == v1alpha1.SandboxRecycling) {
@@ -250,8 +250,8 @@ func enqueue(set client.Object, q queue.Interface) {
 	q.Add(queue.RequestFor(set))
 }
 
-// setOf is the set that a sandbox was created for: its owner, or, where a claim was
-// faster than the cache and the owner is gone at first sight, the set in its label.
+// setOf returns the set that a sandbox was created for: its owner, or the set in its label, if a claim
+// took the sandbox before the cache showed its owner.
 func setOf(sandbox *v1alpha1.Sandbox) types.NamespacedName {
 	name := sandbox.Labels[v1alpha1.LabelSandboxPool]
 	if owner := v1alpha1.PoolOf(sandbox); owner != nil {

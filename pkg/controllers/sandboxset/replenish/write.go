@@ -89,7 +89,7 @@ func (w *writer) parallelism(o *observation) int {
 	return parallelism
 }
 
-// create creates n sandboxes. It returns how many are handled: none are missing of those.
+// create creates n sandboxes. It returns how many of them need no further create.
 func (w *writer) create(ctx context.Context, o *observation, n int, parallelism func() int, done *written) (int, error) {
 	if n == 0 {
 		return 0, nil
@@ -135,9 +135,8 @@ func (w *writer) create(ctx context.Context, o *observation, n int, parallelism 
 	return created, err
 }
 
-// remove deletes sandboxes, each only in the very state in which it was counted. A
-// claim that has taken one meanwhile has given it a newer resourceVersion; then
-// the server refuses, and that is well.
+// remove deletes sandboxes, each only at the resourceVersion at which it was counted. If a claim has
+// taken one meanwhile, its resourceVersion is newer, and the server refuses the delete, as it should.
 //
 // Claims may take sandboxes meanwhile. If a roll-out, or a replacement because of nodes, leaves no
 // more available sandboxes than it must, the rest is left to the next reconcile and counts as handled.
