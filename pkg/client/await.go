@@ -19,7 +19,7 @@ import (
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 )
 
-// watchSeconds is how long one watch goes on before the claim is read again, in case that
+// watchSeconds is how long one watch lasts before the claim is read again, in case that
 // the connection is dead and the other side does not say so.
 const watchSeconds int64 = 300
 

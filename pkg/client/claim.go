@@ -55,7 +55,7 @@ func ClaimAndWait(ctx context.Context, agents typed.AgentsV1alpha1Interface, cla
 }
 
 // Create creates a claim as ClaimAndWait does, and returns what the server answered: the
-// claim may go on. Its errors are those of ClaimAndWait, except for *IncompleteError.
+// claim may still wait. Its errors are those of ClaimAndWait, except for *IncompleteError.
 func Create(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim, options Options) (*v1alpha1.SandboxClaim, error) {
 	c, err := newCall(agents, claim, options)
 	if err != nil {
@@ -70,10 +70,10 @@ func newCall(agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim,
 		return nil, errors.New("the claim has no namespace")
 	}
 	options = options.withDefaults()
-	return &call{agents: agents, claims: agents.SandboxClaims(claim.Namespace), options: options, want: marked(claim, options.Key)}, nil
+	return &call{agents: agents, claims: agents.SandboxClaims(claim.Namespace), options: options, want: withNameAndKey(claim, options.Key)}, nil
 }
 
-// end gives up where err says that the time is over.
+// end gives up if err is an overError, which means that the time is over.
 func (c *call) end(ctx context.Context, got *v1alpha1.SandboxClaim, err error) (*v1alpha1.SandboxClaim, error) {
 	var noTime *overError
 	if errors.As(err, &noTime) {
@@ -82,8 +82,8 @@ func (c *call) end(ctx context.Context, got *v1alpha1.SandboxClaim, err error) (
 	return got, err
 }
 
-// marked returns a claim with name and key.
-func marked(claim *v1alpha1.SandboxClaim, key string) *v1alpha1.SandboxClaim {
+// withNameAndKey returns a copy of a claim with a name and the key.
+func withNameAndKey(claim *v1alpha1.SandboxClaim, key string) *v1alpha1.SandboxClaim {
 	claim = claim.DeepCopy()
 	if claim.Name == "" {
 		claim.Name = nameFor(claim.GenerateName)
@@ -99,11 +99,11 @@ type call struct {
 	claims  typed.SandboxClaimInterface
 	options Options
 	want    *v1alpha1.SandboxClaim
-	// maybe is true if the claim may be stored although no answer has said so.
-	maybe bool
+	// mayBeStored is true if the claim may be stored although no answer has said so.
+	mayBeStored bool
 }
 
-// create creates the claim, as often as it takes to be told that it is there or why not.
+// create creates the claim, and repeats that until an answer says that the claim is stored or why not.
 func (c *call) create(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 	p := newPatience(c.options.RetryFor)
 	for {
@@ -112,7 +112,7 @@ func (c *call) create(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 			return claim, nil
 		}
 		if ctx.Err() != nil {
-			c.maybe = true
+			c.mayBeStored = true
 			return nil, over(ctx, err)
 		}
 		switch judge(err) {
@@ -126,7 +126,7 @@ func (c *call) create(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 			}
 			p.answered()
 		case unclear:
-			c.maybe = true
+			c.mayBeStored = true
 		}
 		if err := p.again(ctx, err); err != nil {
 			return nil, err
@@ -142,7 +142,7 @@ func (c *call) try(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 		return claim, err
 	}
 	exists := apierrors.IsAlreadyExists(err)
-	if verdict := judge(err); !exists && (!c.maybe || verdict == unclear || verdict == notDone) {
+	if verdict := judge(err); !exists && (!c.mayBeStored || verdict == unclear || verdict == notDone) {
 		return nil, err
 	}
 	there, getErr := c.claims.Get(ctx, c.want.Name, metav1.GetOptions{})
@@ -158,12 +158,12 @@ func (c *call) try(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 }
 
 // made reports whether a claim is the one that this call wants, made by a try of it, or by
-// an earlier call with the same key. The key alone does not tell: whoever may read claims
-// knows it.
+// an earlier call with the same key. The key alone is not enough: every user who may read
+// claims knows it.
 func (c *call) made(there *v1alpha1.SandboxClaim) bool {
 	return there.Annotations[AnnotationKey] == c.options.Key &&
 		(c.options.User == "" || there.Annotations[v1alpha1.AnnotationClaimedBy] == c.options.User) &&
-		sameOrder(there, c.want)
+		sameSpec(there, c.want)
 }
 
 // createOnce sends the claim once. client-go would send it up to ten times more, for as
@@ -198,7 +198,7 @@ func (c *call) createOnce(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 }
 
 // outlast returns a context that ends some time after another. A create that is cut off may
-// be carried out after a look has found nothing; its answer says what is to be given back.
+// be carried out after a read has found no claim; its answer says what is to be given back.
 func outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

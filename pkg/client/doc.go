@@ -1,9 +1,9 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is what programs that claim sandboxes take beside the generated
+// Package client has helpers for programs that claim sandboxes, beside the generated
 // clientset: one call that claims and waits, and that is safe to use when answers get
-// lost; giving back; and errors that can be told apart.
+// lost; a call that gives back; and typed errors.
 //
 //	agents, err := client.NewForConfig(config)
 //	...

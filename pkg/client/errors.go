@@ -98,11 +98,11 @@ func incomplete(claim *v1alpha1.SandboxClaim) error {
 }
 
 // IsShortage reports whether a claim was refused because too few sandboxes are available
-// now (onShortage: Fail). Nothing is stored. The server does not say when to come again.
+// now (onShortage: Fail). Nothing is stored. The server does not say when to try again.
 func IsShortage(err error) bool { return apierrors.HasStatusCause(err, v1alpha1.CauseShortage) }
 
 // IsTooManyWaiting reports whether a claim was refused because it would have to wait, and
-// too many others do. Nothing is stored, and RetryAfter tells when to come again.
+// too many others do. Nothing is stored, and RetryAfter returns when to try again.
 func IsTooManyWaiting(err error) bool {
 	return apierrors.HasStatusCause(err, v1alpha1.CauseTooManyWaiting)
 }
@@ -117,11 +117,11 @@ func RetryAfter(err error) (time.Duration, bool) {
 type verdict int
 
 const (
-	// final is an answer that asking again does not change.
+	// final is an answer that does not change if the request is repeated.
 	final verdict = iota
 	// short is a claim that may be served later.
 	short
-	// notDone is a request that was turned away before it did anything.
+	// notDone is a request that was rejected before it did anything.
 	notDone
 	// unclear is a request of which it is not known whether it did anything.
 	unclear

@@ -74,8 +74,8 @@ func end(ctx context.Context, claims typed.SandboxClaimInterface, claim *v1alpha
 
 // Release deletes sandboxes of a claim that is Completed, and keeps the claim: those of the
 // names given, or all. It returns the names of those that it has deleted; ones that were
-// gone already are not among them. It goes on until all are, or the context ends, and may
-// be repeated. A claim of that name with another UID is left alone: the error is a Conflict
+// gone already are not among them. It continues until all are deleted or the context ends, and
+// may be repeated. A claim of that name with another UID is left alone: the error is a Conflict
 // then, as it is for a claim that is not Completed.
 func Release(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim, names ...string) ([]string, error) {
 	var released []string
@@ -98,7 +98,7 @@ func Release(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v
 	}
 }
 
-// maxAccess is how many sandboxes one request tells of.
+// maxAccess is how many sandboxes one request asks for.
 const maxAccess = 1000
 
 // RuntimeAccess returns where the agent-runtimes of the sandboxes of a claim are, with

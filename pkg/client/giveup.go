@@ -25,7 +25,7 @@ func (c *call) giveUp(ctx context.Context, claim *v1alpha1.SandboxClaim, cause e
 		e.Claim, e.Known = there, true
 	case err == nil || apierrors.IsNotFound(err):
 		// One that the server still works at may be stored after this look.
-		e.Known, e.Claim = claim != nil || !c.maybe, nil
+		e.Known, e.Claim = claim != nil || !c.mayBeStored, nil
 	}
 	if c.options.OnGiveUp == GiveUpGiveBack && e.Claim != nil {
 		e.GiveBackErr = GiveBack(ctx, c.agents, e.Claim)

@@ -16,8 +16,8 @@ const AnnotationKey = "client.sandlot.io/key"
 type GiveUpPolicy string
 
 const (
-	// GiveUpKeep leaves the claim alone. It goes on until its claimTimeout, and keeps what
-	// it has.
+	// GiveUpKeep leaves the claim alone. It gets sandboxes until its claimTimeout, and keeps
+	// what it has.
 	GiveUpKeep GiveUpPolicy = "Keep"
 	// GiveUpGiveBack gives the claim and its sandboxes back, as GiveBack does.
 	GiveUpGiveBack GiveUpPolicy = "GiveBack"
@@ -33,7 +33,7 @@ const (
 
 // Options change how ClaimAndWait goes about it. The zero value is a good choice.
 type Options struct {
-	// Key tells the claim of this call from any other of its name. Empty is a random key,
+	// Key distinguishes the claim of this call from any other of its name. Empty is a random key,
 	// so that a claim that was there before is never taken for the one that was asked for.
 	// A program that wants to find its claim again after a restart gives name and Key, such
 	// as the id of a job: then a claim of this name and key that asks for the same, its
@@ -44,7 +44,7 @@ type Options struct {
 
 	// User is who must have made a claim that was there before, as the server has recorded
 	// in its annotation sandlot.io/claimed-by, which clients cannot write. It is the name
-	// that "kubectl auth whoami" tells, such as system:serviceaccount:NAMESPACE:NAME. Empty is
+	// that "kubectl auth whoami" prints, such as system:serviceaccount:NAMESPACE:NAME. Empty is
 	// not compared: then who replaces a claim between an answer that was lost and the look
 	// at what is there, and repeats its key, has theirs taken for it.
 	User string

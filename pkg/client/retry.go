@@ -16,7 +16,7 @@ import (
 // does not say how long that lasts.
 const shortagePause = time.Second
 
-// patience is how long and how often what is not answered is asked again.
+// patience is how long and how often a request without a clear answer is repeated.
 type patience struct {
 	limit   time.Duration
 	backoff wait.Backoff
@@ -30,17 +30,17 @@ func newPatience(limit time.Duration) *patience {
 	return p
 }
 
-// heard lets the time begin anew, and goes on to ask less and less often.
+// heard restarts the time limit, and keeps the backoff.
 func (p *patience) heard() { p.since = time.Time{} }
 
-// answered begins anew: there was a clear answer.
+// answered restarts the time limit and the backoff: there was a clear answer.
 func (p *patience) answered() {
 	p.heard()
 	p.backoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
 }
 
-// again waits until it is time to ask again after err, and at least what the server wants
-// after it. It returns an error when there is no time left, which wraps err.
+// again waits until it is time to repeat the request after err, and at least as long as the server
+// asks for. It returns an error when there is no time left, which wraps err.
 func (p *patience) again(ctx context.Context, err error) error {
 	now := clock.RealClock{}.Now()
 	if p.since.IsZero() {

@@ -10,18 +10,17 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// sameOrder reports whether two claims ask for the same, however it is written: defaults
-// may be left out. How long things may take or live is not compared: a program that starts
-// again says other times, and giving back changes them.
-func sameOrder(a, b *v1alpha1.SandboxClaim) bool {
-	one, errOne := orderOf(a)
-	other, errOther := orderOf(b)
+// sameSpec reports whether two claims ask for the same. Defaults may be left out. Timeouts and
+// times are not compared: a program that is restarted sets others, and GiveBack changes them.
+func sameSpec(a, b *v1alpha1.SandboxClaim) bool {
+	one, errOne := comparableSpec(a)
+	other, errOther := comparableSpec(b)
 	return errOne == nil && errOther == nil && reflect.DeepEqual(one, other)
 }
 
-// orderOf is what a claim asks for, as JSON is read: then quantities and raw objects are
-// equal however they were written.
-func orderOf(claim *v1alpha1.SandboxClaim) (any, error) {
+// comparableSpec returns what a claim asks for as decoded JSON, in which quantities and raw objects
+// are equal however they were written.
+func comparableSpec(claim *v1alpha1.SandboxClaim) (any, error) {
 	claim = claim.DeepCopy()
 	v1alpha1.SetObjectDefaults_SandboxClaim(claim)
 	spec := &claim.Spec
@@ -31,7 +30,7 @@ func orderOf(claim *v1alpha1.SandboxClaim) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var order any
-	err = json.Unmarshal(text, &order)
-	return order, err
+	var decoded any
+	err = json.Unmarshal(text, &decoded)
+	return decoded, err
 }

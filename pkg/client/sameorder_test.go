@@ -50,8 +50,8 @@ func TestMade(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := &call{options: Options{Key: "key", User: tc.user}, want: marked(order(), "key")}
-			there := marked(order(), "key")
+			c := &call{options: Options{Key: "key", User: tc.user}, want: withNameAndKey(order(), "key")}
+			there := withNameAndKey(order(), "key")
 			there.Annotations[v1alpha1.AnnotationClaimedBy] = "ann"
 			if tc.change != nil {
 				tc.change(there)

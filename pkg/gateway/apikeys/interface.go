@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Outcomes that callers tell apart. Other errors mean that the keys could not be reached.
+// Outcomes that callers distinguish. Other errors mean that the keys could not be reached.
 var (
 	// ErrUnknownKey means that a text is no key that is valid now, whatever the reason.
 	ErrUnknownKey = errors.New("unknown API key")
@@ -63,7 +63,7 @@ type Key struct {
 	// Ancestors are the ids of the keys that it descends from. An administrator created the first, each
 	// created the next, and the last created this key.
 	Ancestors []string
-	// Salt and Hash tell the key from others.
+	// Salt and Hash identify the key.
 	Salt, Hash []byte
 }
 

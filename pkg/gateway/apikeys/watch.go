@@ -55,7 +55,7 @@ func (s *Secrets) listerWatcher() listerWatcher {
 	}}
 }
 
-// IsWatchListSemanticsUnSupported tells the reflector to list: a watch that ends after
+// IsWatchListSemanticsUnSupported makes the reflector list: a watch that ends after
 // watchLasts may be too short for the first objects.
 func (listerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 

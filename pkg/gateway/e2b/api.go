@@ -70,7 +70,7 @@ type API struct {
 	largeResponseSlots *fairness.Slots
 
 	mux *http.ServeMux
-	// readTimeout is the constant readTimeout, but for tests.
+	// readTimeout is the constant readTimeout, unless a test sets it.
 	readTimeout time.Duration
 }
 

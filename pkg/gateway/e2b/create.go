@@ -31,14 +31,14 @@ const (
 	// restart costs it two more requests.
 	restartAfter = 2 * time.Second
 	restartPart  = 20
-	// createTimeout limits a create of a client that waits for ever.
+	// createTimeout limits a create of a client that has no timeout of its own.
 	createTimeout = mapping.MaxWait * time.Second
 	// cleanupTimeout limits each of the two steps for a client that is gone: to wait for the claim that
 	// is being created, and to give it back.
 	cleanupTimeout = 9 * time.Second
 )
 
-// CleanupTimeout limits how long a create goes on after its context has ended. A program that ends before
+// CleanupTimeout limits how long a create continues after its context has ended. A program that ends before
 // may leave sandboxes that no client knows.
 const CleanupTimeout = 2 * cleanupTimeout
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// nextHeader says where a list goes on.
+	// nextHeader has the token of the next page of a list.
 	nextHeader = "X-Next-Token"
 	// maxToken is how long what it says may be.
 	maxToken = 4096
@@ -104,8 +104,8 @@ func listSandboxes(c *call) error {
 	return nil
 }
 
-// listSandboxPage is one page of the sandboxes that a query selects. One that selects few of many
-// sandboxes has fewer than asked for, and goes on.
+// listSandboxPage returns one page of the sandboxes that a query selects. If the query selects few of
+// many sandboxes, the page has fewer than asked for, and there is a next one.
 func listSandboxPage(c *call) error {
 	query, err := mapping.ReadQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -130,8 +130,8 @@ func listSandboxPage(c *call) error {
 			return err
 		}
 		if len(part.infos) > missing {
-			// Where the list goes on is only returned for the last that was read. Fewer
-			// have no more, unless others came meanwhile.
+			// The continue token is that after the last sandbox that was read, so read
+			// again, and fewer.
 			if read == chunk {
 				read = part.read[missing-1]
 			} else {
@@ -159,7 +159,7 @@ type part struct {
 	size int
 	// read is how many sandboxes were read up to each.
 	read []int
-	// next is where the list goes on; empty at its end.
+	// next is the continue token; empty at the end of the list.
 	next string
 }
 

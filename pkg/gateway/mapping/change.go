@@ -78,7 +78,7 @@ func pauseAndShutdownTimes(annotations map[string]string, at time.Time) (pause, 
 	return &end, &until
 }
 
-// keptPaused returns how long a paused sandbox with a timeout is kept. An empty retention means for ever.
+// keptPaused returns how long a paused sandbox with a timeout is kept. An empty retention is no limit.
 func keptPaused(retention string) time.Duration {
 	kept, err := v1alpha1.PausedRetention(retention)
 	if err != nil || kept == 0 {
@@ -88,7 +88,7 @@ func keptPaused(retention string) time.Duration {
 }
 
 // Pause pauses a sandbox. A sandbox with a timeout is kept for the retention from now. An empty retention
-// means the one of its create, or else for ever.
+// means the one of its create, or else no limit.
 func Pause(sb *v1alpha1.Sandbox, retention string, now time.Time) *Change {
 	c := &Change{sb: sb, spec: map[string]any{"paused": true}}
 	if !HasTimeout(sb) {

@@ -71,7 +71,7 @@ type VolumeMount struct {
 type CreatePlan struct {
 	// Claim is the claim to create. The caller sets its name and namespace.
 	Claim *v1alpha1.SandboxClaim
-	// Timeout is how long the sandbox lives, or runs until it is paused; 0 means for ever.
+	// Timeout is how long the sandbox lives, or runs until it is paused; 0 is no limit.
 	Timeout time.Duration
 	// MayWait reports whether the create may wait for long: for a sandbox, or for changes of one in place.
 	MayWait bool

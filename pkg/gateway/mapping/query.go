@@ -29,7 +29,7 @@ type Query struct {
 	TemplateID string
 	// Limit is how many at most.
 	Limit int
-	// Next is where the list goes on, as the server has said.
+	// Next is the token of the next page, as the server returned it.
 	Next string
 }
 
