@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package queue keeps the claims that wait for sandboxes in lines, one for each pool.
-// All sandboxes are taken from the index through it. It gives nothing to claims: it
+// All sandboxes are taken from the index through it. It assigns nothing to claims: it
 // wakes the claim whose turn it is, which takes for itself, and it keeps newcomers (new claims,
 // which are not in a line yet) from overtaking.
 //
