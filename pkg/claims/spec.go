@@ -20,7 +20,7 @@ func Replicas(claim *v1alpha1.SandboxClaim) int {
 }
 
 // CreatesOnNoStock reports whether sandboxes are made for a claim where the pool
-// has none. An absent value means true; v1alpha1.SetDefaults_SandboxClaimSpec
+// has none. An absent value means true; v1alpha1.SetDefaults_SandboxClaim
 // fills in false where the other fields say so.
 func CreatesOnNoStock(claim *v1alpha1.SandboxClaim) bool {
 	return ptr.Deref(claim.Spec.CreateOnNoStock, true)

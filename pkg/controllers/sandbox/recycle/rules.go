@@ -23,7 +23,7 @@ const StartingMessage = "The sandbox is being recycled"
 func Begin(status *v1alpha1.SandboxStatus, generation int64, now time.Time) {
 	status.Phase, status.Message = v1alpha1.SandboxRecycling, ""
 	status.PodInfo, status.NodeName, status.SandboxIP = v1alpha1.PodInfo{}, "", ""
-	status.Conditions = nil // also for the time of the one that is set here, see startedAt
+	status.Conditions = nil // also for the time of the one that is set here, see StartedAt
 	set(status, v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, StartingMessage, generation, now)
 	set(status, v1alpha1.SandboxConditionRecycling, metav1.ConditionFalse, v1alpha1.ReasonRecyclingStarted, "The pod is being deleted", generation, now)
 }
