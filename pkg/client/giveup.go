@@ -12,9 +12,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// giveUp looks what is left of the call, gives it back if that is wanted, and returns the
-// claim as it was seen last, and a GivenUpError. The context of the call is over, so there
-// is another one.
+// giveUp reads the claim of the call, gives it back if the options say so, and returns the
+// claim as it was seen last, and a GivenUpError. It has a context of its own, because that
+// of the call has ended.
 func (c *call) giveUp(ctx context.Context, claim *v1alpha1.SandboxClaim, cause error) (*v1alpha1.SandboxClaim, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.GiveUpTimeout)
 	defer cancel()
@@ -24,7 +24,7 @@ func (c *call) giveUp(ctx context.Context, claim *v1alpha1.SandboxClaim, cause e
 	case err == nil && c.made(there):
 		e.Claim, e.Known = there, true
 	case err == nil || apierrors.IsNotFound(err):
-		// One that the server still works at may be stored after this look.
+		// A create that the server still processes may store the claim after this read.
 		e.Known, e.Claim = claim != nil || !c.mayBeStored, nil
 	}
 	if c.options.OnGiveUp == GiveUpGiveBack && e.Claim != nil {

@@ -40,8 +40,8 @@ func (s store) release(action testing.CreateActionImpl, release *v1alpha1.Sandbo
 	return answer, nil
 }
 
-// runtimeAccess tells of the runtimes of those sandboxes of a claim that the test has given
-// the annotations of one.
+// runtimeAccess returns the runtimes of a claim's sandboxes, of those to which the test has given
+// the annotations of a runtime.
 func (s store) runtimeAccess(action testing.CreateActionImpl, access *v1alpha1.SandboxClaimRuntimeAccess) (*v1alpha1.SandboxClaimRuntimeAccess, error) {
 	claim, bound, err := s.asked(action, access.Spec.ClaimUID, access.Spec.SandboxNames)
 	if err != nil {
