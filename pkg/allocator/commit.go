@@ -155,7 +155,7 @@ func (c *committer) recordOutcome(p *plan.Plan, r *reservation, err error) error
 	case err == nil:
 		c.recordWrite(p, r, version(p.Claim))
 	case isConflict:
-		return c.handleConflict(p, r, conflict.Moved)
+		return c.handleConflict(p, r, conflict.Modified)
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		// etcd is set to take less than its default.
 		all, _ := p.Sandboxes()
@@ -175,7 +175,7 @@ func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClai
 	within, cancel := detached(ctx, commitTimeout)
 	defer cancel()
 	err := txn.Commit(within)
-	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
+	if _, isConflict := errors.AsType[*etcdtxn.ConflictError](err); isConflict {
 		return errConflict
 	}
 	return err
@@ -214,12 +214,12 @@ func (c *committer) recordWrite(p *plan.Plan, r *reservation, at uint64) {
 // handleConflict removes from the reservation what has changed in the store since it was planned. It returns
 // errReplan if another plan may fit, and errConflict if the claim or what it holds has changed. The
 // objects of the transaction are the claim and then those of plan.Sandboxes.
-func (c *committer) handleConflict(p *plan.Plan, r *reservation, moved []etcdtxn.Moved) error {
+func (c *committer) handleConflict(p *plan.Plan, r *reservation, modified []etcdtxn.Modified) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
 	again := errReplan
 	var lost []int
 	var names []string
-	for _, m := range moved {
+	for _, m := range modified {
 		switch i := m.Index - 1; {
 		case i < held: // or the claim
 			again = errConflict

@@ -210,7 +210,7 @@ func TestTurnReadsOnce(t *testing.T) {
 
 // TestErrorsOfATurn: nothing is lost, and nothing is done again at once.
 func TestErrorsOfATurn(t *testing.T) {
-	moved := func(index int) error { return &etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: index}}} }
+	moved := func(index int) error { return &etcdtxn.ConflictError{Modified: []etcdtxn.Modified{{Index: index}}} }
 	tests := map[string]struct {
 		err error // of the first commit; the next fails like the store
 		// commits, and what is known and held then.

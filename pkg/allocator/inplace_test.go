@@ -129,7 +129,7 @@ func TestContestedImageKeepsOneSandbox(t *testing.T) {
 	if len(p.Bound) != 3 || p.Bound[0].Name != "x" || d.left("a") != 0 {
 		t.Fatalf("bound %d, %d are left", len(p.Bound), d.left("a"))
 	}
-	if err := d.committer.handleConflict(p, try.finder.reservation, []etcdtxn.Moved{{Index: 1}}); !errors.Is(err, errReplan) {
+	if err := d.committer.handleConflict(p, try.finder.reservation, []etcdtxn.Modified{{Index: 1}}); !errors.Is(err, errReplan) {
 		t.Fatal(err)
 	}
 	if p := d.planned(try); len(p.Bound) != 1 || d.left("a") != 1 {

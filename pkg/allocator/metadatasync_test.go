@@ -253,7 +253,7 @@ func TestEditIsTheWorkOfOneServer(t *testing.T) {
 func TestEditMeetsOtherWrites(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
-	d.fails = []error{&etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: 1}}}}
+	d.fails = []error{&etcdtxn.ConflictError{Modified: []etcdtxn.Modified{{Index: 1}}}}
 	if _, err := d.sync(); !errors.Is(err, errConflict) {
 		t.Fatalf("got %v", err)
 	}

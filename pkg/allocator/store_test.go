@@ -121,7 +121,7 @@ func TestRefusedIsNotCounted(t *testing.T) {
 // and the error stays as it was.
 func TestTransactionsAreCounted(t *testing.T) {
 	metrics.Register()
-	conflict := fmt.Errorf("committing: %w", &etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: 0}}})
+	conflict := fmt.Errorf("committing: %w", &etcdtxn.ConflictError{Modified: []etcdtxn.Modified{{Index: 0}}})
 	for moved, begin := range map[string]func(Txn) error{
 		"claim":   func(txn Txn) error { return txn.CreateClaim(t.Context(), nil) },
 		"sandbox": func(Txn) error { return nil },

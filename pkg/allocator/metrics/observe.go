@@ -102,7 +102,7 @@ func ObserveCommit(err error, withClaim bool, took time.Duration) (result string
 		result = resultCommitted
 	case isConflict:
 		result = resultConflict
-		for _, moved := range conflict.Moved {
+		for _, moved := range conflict.Modified {
 			if withClaim && moved.Index == 0 {
 				transactionConflicts.WithLabelValues(movedClaim).Inc()
 			} else {

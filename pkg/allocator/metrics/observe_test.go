@@ -20,7 +20,7 @@ func TestCommitsAreCounted(t *testing.T) {
 	moved := func(indices ...int) error {
 		conflict := &etcdtxn.ConflictError{}
 		for _, i := range indices {
-			conflict.Moved = append(conflict.Moved, etcdtxn.Moved{Index: i})
+			conflict.Modified = append(conflict.Modified, etcdtxn.Modified{Index: i})
 		}
 		return fmt.Errorf("committing: %w", conflict)
 	}

@@ -15,7 +15,7 @@ import (
 
 var (
 	// ErrConflict is wrapped by every *ConflictError.
-	ErrConflict = errors.New("an object of the transaction has moved")
+	ErrConflict = errors.New("an object of the transaction has been modified")
 
 	// ErrTooLarge means that etcd would not take the transaction for its size
 	// or its number of operations. Nothing was written.
@@ -31,8 +31,8 @@ var (
 	ErrNoSpace = errors.New("etcd has no space left")
 )
 
-// Moved is an object that was not as the transaction expected it.
-type Moved struct {
+// Modified is an object that was not at the revision that the transaction expects.
+type Modified struct {
 	// Index counts the objects of the transaction in the order they were added.
 	Index int
 	// ModRevision is the object's revision in etcd; 0 where there is no object.
@@ -40,14 +40,14 @@ type Moved struct {
 }
 
 // ConflictError means that etcd refused the transaction, and wrote nothing,
-// because of the objects in Moved. It lists all of them.
+// because of the objects in Modified, which has all of them.
 type ConflictError struct {
-	Moved []Moved
+	Modified []Modified
 }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%v: %d of them", ErrConflict, len(e.Moved))
+	return fmt.Sprintf("%v: %d of them", ErrConflict, len(e.Modified))
 }
 
 // Unwrap makes errors.Is(err, ErrConflict) hold.
@@ -62,7 +62,7 @@ func NothingWritten(err error) bool {
 	return err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, errWritten)
 }
 
-// classify tells refusals, after which nothing was written, from silence.
+// classify distinguishes refusals, after which nothing was written, from a lost answer.
 //
 // etcd's client retries a transaction by itself only where it was certainly
 // never sent. All else that is not a clear refusal by the server (a timeout, a

@@ -74,11 +74,11 @@ func TestClassify(t *testing.T) {
 }
 
 func TestConflictError(t *testing.T) {
-	err := fmt.Errorf("binding: %w", &ConflictError{Moved: []Moved{{0, 0}, {3, 17}}})
+	err := fmt.Errorf("binding: %w", &ConflictError{Modified: []Modified{{0, 0}, {3, 17}}})
 	if !errors.Is(err, ErrConflict) {
 		t.Errorf("%v is no ErrConflict", err)
 	}
-	if got, want := err.Error(), "binding: an object of the transaction has moved: 2 of them"; got != want {
+	if got, want := err.Error(), "binding: an object of the transaction has been modified: 2 of them"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -44,11 +44,11 @@ func TestExpect(t *testing.T) {
 	if !errors.As(err, &conflict) {
 		t.Fatalf("after it moved: %v", err)
 	}
-	if diff := cmp.Diff([]etcdtxn.Moved{{Index: 0, ModRevision: moved}}, conflict.Moved); diff != "" {
+	if diff := cmp.Diff([]etcdtxn.Modified{{Index: 0, ModRevision: moved}}, conflict.Modified); diff != "" {
 		t.Errorf("moved (-want +got):\n%s", diff)
 	}
 	pods.remove(t, "seen")
-	if _, err := try(moved, at); !errors.As(err, &conflict) || conflict.Moved[0] != (etcdtxn.Moved{}) {
+	if _, err := try(moved, at); !errors.As(err, &conflict) || conflict.Modified[0] != (etcdtxn.Modified{}) {
 		t.Errorf("after it was deleted: %v", err)
 	}
 	if err := client.Txn().Expect(pods.Resource, pods.key("seen"), 0); err == nil {

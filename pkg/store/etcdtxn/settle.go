@@ -25,7 +25,7 @@ var ErrNotSettled = errors.New("nothing is left by which the transaction could b
 // It does so by a key that the transaction found at some revision: an object that it
 // updates, or its guard. While the key is at that revision the transaction was not
 // written; writing the key anew, as it is, then takes away what the transaction
-// depends on. Once the key has moved, isOurs compares the object now with the one that the
+// depends on. Once the key has changed, isOurs compares the object now with the one that the
 // transaction writes: whether it became what only this transaction makes it, also if it
 // was changed again since.
 //

@@ -115,9 +115,9 @@ func (t *Txn) Bytes() int { return t.bytes }
 // Commit writes every object, or none, in one round trip, and sets the
 // transaction's revision as the resourceVersion of each object written.
 //
-// It fails with a *ConflictError when an object had moved, with ErrTooLarge or
-// another refusal of etcd's, nothing written in all these cases, and with
-// ErrUnknownOutcome when no answer came: see Settle.
+// It fails with a *ConflictError if an object was modified, and with ErrTooLarge or
+// another refusal of etcd's; nothing is written in all these cases. If no answer came, it
+// fails with ErrUnknownOutcome: see Settle.
 func (t *Txn) Commit(ctx context.Context) error {
 	if g := t.guard; g != nil && g.at == 0 {
 		if err := g.put(ctx, t.client.kv); err != nil {
@@ -139,7 +139,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 	}
 	if !resp.Succeeded {
 		conflict := t.conflict(resp)
-		if len(conflict.Moved) == 0 { // only the guard: its lease has ended, or another used it late
+		if len(conflict.Modified) == 0 { // only the guard was modified: its lease has ended, or an earlier transaction with it was written late
 			return t.Commit(ctx)
 		}
 		return conflict
@@ -196,7 +196,7 @@ func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {
 			continue
 		}
 		if current != t.writes[i].at {
-			conflict.Moved = append(conflict.Moved, Moved{Index: i, ModRevision: current})
+			conflict.Modified = append(conflict.Modified, Modified{Index: i, ModRevision: current})
 		}
 	}
 	return conflict

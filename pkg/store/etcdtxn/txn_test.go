@@ -173,7 +173,7 @@ func TestConflicts(t *testing.T) {
 			for i := range order {
 				if move := tc.moves[i]; move != nil {
 					expected[i] = move(t)
-					want.Moved = append(want.Moved, etcdtxn.Moved{Index: i, ModRevision: expected[i]})
+					want.Modified = append(want.Modified, etcdtxn.Modified{Index: i, ModRevision: expected[i]})
 				}
 			}
 			unchanged(t, etcd.KV, func() {
@@ -337,7 +337,7 @@ func TestMaxBytes(t *testing.T) {
 				t.Errorf("Commit() = %v", err)
 			}
 			var conflict *etcdtxn.ConflictError
-			if err := txn.Commit(t.Context()); !errors.As(err, &conflict) || len(conflict.Moved) != objects {
+			if err := txn.Commit(t.Context()); !errors.As(err, &conflict) || len(conflict.Modified) != objects {
 				t.Errorf("the second Commit() = %v", err)
 			}
 		})
@@ -385,7 +385,7 @@ func TestOneWinner(t *testing.T) {
 			switch err := txn.Commit(t.Context()); {
 			case err == nil:
 				wins.Add(1)
-			case !errors.As(err, &conflict) || len(conflict.Moved) != 1 || conflict.Moved[0].Index != 1:
+			case !errors.As(err, &conflict) || len(conflict.Modified) != 1 || conflict.Modified[0].Index != 1:
 				t.Errorf("%s: %v", name, err)
 			}
 		})

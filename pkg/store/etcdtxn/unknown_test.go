@@ -232,7 +232,7 @@ func TestCommitAgain(t *testing.T) {
 				}
 				want := &etcdtxn.ConflictError{}
 				for _, index := range tc.moved {
-					want.Moved = append(want.Moved, etcdtxn.Moved{Index: index, ModRevision: begin + 1})
+					want.Modified = append(want.Modified, etcdtxn.Modified{Index: index, ModRevision: begin + 1})
 				}
 				var conflict *etcdtxn.ConflictError
 				if !errors.As(err, &conflict) {
