@@ -20,11 +20,11 @@ type podChange struct {
 
 // WithRequested returns a context in which RecordRequested stores whether the requested update
 // changes what pods run.
-func (g *Guard) WithRequested(ctx context.Context) context.Context {
-	if g.PodRights == nil {
+func (c *Checker) WithRequested(ctx context.Context) context.Context {
+	if c.PodRights == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, podChangeKey{}, &podChange{rights: g.PodRights})
+	return context.WithValue(ctx, podChangeKey{}, &podChange{rights: c.PodRights})
 }
 
 // RecordRequested records whether an update changes what pods run, before mutating admission
@@ -37,12 +37,12 @@ func RecordRequested(ctx context.Context, obj, old runtime.Object) {
 }
 
 // podRights returns the rights that an update requires because the user changes what pods run.
-func (g *Guard) podRights(ctx context.Context, obj, old runtime.Object) []Right {
-	if g.PodRights == nil {
+func (c *Checker) podRights(ctx context.Context, obj, old runtime.Object) []Right {
+	if c.PodRights == nil {
 		return nil
 	}
-	if c, ok := ctx.Value(podChangeKey{}).(*podChange); ok && c.known && !c.requested {
+	if change, ok := ctx.Value(podChangeKey{}).(*podChange); ok && change.known && !change.requested {
 		return nil
 	}
-	return g.PodRights(obj, old)
+	return c.PodRights(obj, old)
 }

@@ -21,7 +21,7 @@ func TestRecordRequested(t *testing.T) {
 	named := func(node string) *v1alpha1.Sandbox {
 		return &v1alpha1.Sandbox{Status: v1alpha1.SandboxStatus{NodeName: node}}
 	}
-	guard := &accesscheck.Guard{Resource: "sandboxes", PodRights: func(obj, old runtime.Object) []accesscheck.Right {
+	checker := &accesscheck.Checker{Resource: "sandboxes", PodRights: func(obj, old runtime.Object) []accesscheck.Right {
 		if obj.(*v1alpha1.Sandbox).Status.NodeName == old.(*v1alpha1.Sandbox).Status.NodeName {
 			return nil
 		}
@@ -42,11 +42,11 @@ func TestRecordRequested(t *testing.T) {
 		"unchanged":                    {recorded: []*v1alpha1.Sandbox{same}, final: same},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx := guard.WithRequested(context.Background())
+			ctx := checker.WithRequested(context.Background())
 			for _, obj := range tc.recorded {
 				accesscheck.RecordRequested(ctx, obj, stored)
 			}
-			if err := guard.Update(nil, false)(ctx, tc.final, stored); apierrors.IsForbidden(err) != tc.forbidden || err != nil && !tc.forbidden {
+			if err := checker.Update(nil, false)(ctx, tc.final, stored); apierrors.IsForbidden(err) != tc.forbidden || err != nil && !tc.forbidden {
 				t.Errorf("got %v", err)
 			}
 		})

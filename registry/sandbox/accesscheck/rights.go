@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package accesscheck checks the rights that a write takes beyond the one to write objects of
-// its kind: what sandboxes, and the templates that hold the revisions of sets, are
-// believed by.
+// its kind, because the server trusts what is written: owners and marks of sandboxes, and of the
+// templates that hold the revisions of sets.
 package accesscheck
 
 import (
@@ -165,10 +165,10 @@ func IsSystemKey(key string) bool {
 // names. It returns nil if there is none of that UID.
 type OwnerGetter func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error)
 
-// Guard lets what objects are believed by be written by those only who have the right
-// to. It stands where validating admission does: below all verbs, apply and dry runs, and
-// after everything that changes the object. Transactions of the allocator do not pass it.
-type Guard struct {
+// Checker checks that a user has the rights that a write takes. It is called where validating
+// admission is: below all verbs, apply and dry runs, and after everything that changes the
+// object. Transactions of the allocator do not pass it.
+type Checker struct {
 	// Resource is that of the objects.
 	Resource   string
 	Authorizer authorizer.UnconditionalAuthorizer
@@ -184,9 +184,9 @@ type Guard struct {
 }
 
 // Create checks new objects before admit does.
-func (g *Guard) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+func (c *Checker) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
-		if err := g.check(ctx, obj, nil); err != nil || admit == nil {
+		if err := c.check(ctx, obj, nil); err != nil || admit == nil {
 			return err
 		}
 		return admit(ctx, obj)
@@ -195,17 +195,17 @@ func (g *Guard) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 
 // Update checks changed objects before admit does. ctx must come from WithRequested, or what
 // admission changes counts as requested.
-func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc, dryRun bool) rest.ValidateObjectUpdateFunc {
+func (c *Checker) Update(admit rest.ValidateObjectUpdateFunc, dryRun bool) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
-		if err := g.check(ctx, obj, old); err != nil {
+		if err := c.check(ctx, obj, old); err != nil {
 			return err
 		}
-		if needed := g.podRights(ctx, obj, old); len(needed) > 0 {
-			if err := g.requireAll(ctx, obj, needed); err != nil {
+		if needed := c.podRights(ctx, obj, old); len(needed) > 0 {
+			if err := c.requireAll(ctx, obj, needed); err != nil {
 				return err
 			}
-			if g.AdmitPodChange != nil {
-				if err := g.AdmitPodChange(ctx, obj, dryRun); err != nil {
+			if c.AdmitPodChange != nil {
+				if err := c.AdmitPodChange(ctx, obj, dryRun); err != nil {
 					return err
 				}
 			}
@@ -218,31 +218,31 @@ func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc, dryRun bool) rest.Va
 }
 
 // Delete checks objects that are to be deleted before admit does.
-func (g *Guard) Delete(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+func (c *Checker) Delete(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, old runtime.Object) error {
-		if err := g.check(ctx, nil, old); err != nil || admit == nil {
+		if err := c.check(ctx, nil, old); err != nil || admit == nil {
 			return err
 		}
 		return admit(ctx, old)
 	}
 }
 
-func (g *Guard) check(ctx context.Context, obj, old runtime.Object) error {
-	if g.Needed == nil {
+func (c *Checker) check(ctx context.Context, obj, old runtime.Object) error {
+	if c.Needed == nil {
 		return nil
 	}
-	needed, err := g.Needed(obj, old)
+	needed, err := c.Needed(obj, old)
 	if err != nil {
 		return err
 	}
 	if obj == nil {
 		obj = old
 	}
-	return g.requireAll(ctx, obj, needed)
+	return c.requireAll(ctx, obj, needed)
 }
 
 // requireAll fails with 403 where the user lacks one of rights to obj.
-func (g *Guard) requireAll(ctx context.Context, obj runtime.Object, needed []Right) error {
+func (c *Checker) requireAll(ctx context.Context, obj runtime.Object, needed []Right) error {
 	if len(needed) == 0 {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (g *Guard) requireAll(ctx context.Context, obj runtime.Object, needed []Rig
 		return fmt.Errorf("checking a write: %w", err)
 	}
 	for _, r := range needed {
-		if err := g.require(ctx, object, &r); err != nil {
+		if err := c.require(ctx, object, &r); err != nil {
 			return err
 		}
 	}
@@ -259,7 +259,7 @@ func (g *Guard) requireAll(ctx context.Context, obj runtime.Object, needed []Rig
 }
 
 // require fails with 403 where the user lacks a right.
-func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) error {
+func (c *Checker) require(ctx context.Context, object metav1.Object, r *Right) error {
 	if r.Claimer != "" && isUser(ctx, r.Claimer) {
 		return nil
 	}
@@ -268,7 +268,7 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 		if verb == "" {
 			continue
 		}
-		allowed, why, err := g.allowed(ctx, object.GetNamespace(), verb, r)
+		allowed, why, err := c.allowed(ctx, object.GetNamespace(), verb, r)
 		if err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("asking for the right to change %s: %w", r.Field, err))
 		}
@@ -278,7 +278,7 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 		reason = cmp.Or(reason, why)
 	}
 	if r.Left != nil {
-		owner, err := g.Owners(ctx, object.GetNamespace(), r.Left)
+		owner, err := c.Owners(ctx, object.GetNamespace(), r.Left)
 		if err != nil {
 			return fmt.Errorf("reading the owner %s %s: %w", r.Left.Kind, r.Left.Name, err)
 		}
@@ -291,7 +291,7 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 	if r.Name != "" {
 		what += "/" + r.Name
 	}
-	return apierrors.NewForbidden(resourceInRequestGroup(ctx, g.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
+	return apierrors.NewForbidden(resourceInRequestGroup(ctx, c.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
 		"%s: writing this field requires the verb %q on %s of %s in the namespace %q%s",
 		fieldInRequestGroup(ctx, r.Field), r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
 }
@@ -302,13 +302,13 @@ func isUser(ctx context.Context, label string) bool {
 	return ok && user != nil && user.GetName() != "" && v1alpha1.ClaimedByLabel(user.GetName()) == label
 }
 
-func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (bool, string, error) {
+func (c *Checker) allowed(ctx context.Context, namespace, verb string, r *Right) (bool, string, error) {
 	user, ok := genericapirequest.UserFrom(ctx)
 	if !ok || user == nil {
 		return false, "", nil
 	}
 	asked := resourceInRequestGroup(ctx, r.Resource)
-	decision, reason, err := g.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+	decision, reason, err := c.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: user, Verb: verb, Namespace: namespace,
 		APIGroup: asked.Group, APIVersion: asked.Version, Resource: asked.Resource, Name: r.Name,
 		ResourceRequest: true,

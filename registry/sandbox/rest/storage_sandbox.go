@@ -95,7 +95,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 		return nil, nil, err
 	}
 	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
-	claims.SandboxClaim.Guard = sandboxclaim.NewGuard(p.Authorizer)
+	claims.SandboxClaim.AccessChecker = sandboxclaim.NewAccessChecker(p.Authorizer)
 	claims.SandboxClaim.DeletionWarnings = sandboxclaim.NewDeletionWarnings(p.Stores.Sandboxes)
 	claims.SandboxClaim.Tokens = &sandboxclaim.TokenResponder{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)

@@ -70,7 +70,7 @@ func NewREST(
 ) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: accesscheck.NewREST(base.NewSharedREST(store, "sbx"), &accesscheck.Guard{
+		Sandbox: accesscheck.NewREST(base.NewSharedREST(store, "sbx"), &accesscheck.Checker{
 			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 			PodRights: podChangeRights, AdmitPodChange: admit.admitObject,
 		}),

@@ -13,11 +13,11 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 )
 
-// NewGuard returns a guard that lets only the claimer, and users with the right to bind, change
-// what future sandboxes of a claim run: the claimer trusts them with what the claim sets them up
-// with.
-func NewGuard(may authorizer.UnconditionalAuthorizer) *accesscheck.Guard {
-	return &accesscheck.Guard{Resource: "sandboxclaims", Authorizer: may, PodRights: podChangeRights}
+// NewAccessChecker returns a checker that lets only the claimer, and users with the right to bind, change
+// what future sandboxes of a claim run. The claim gives these sandboxes secrets of the claimer, such
+// as envVars.
+func NewAccessChecker(may authorizer.UnconditionalAuthorizer) *accesscheck.Checker {
+	return &accesscheck.Checker{Resource: "sandboxclaims", Authorizer: may, PodRights: podChangeRights}
 }
 
 // podChangeRights returns the rights that an update requires because it changes what future

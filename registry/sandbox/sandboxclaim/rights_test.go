@@ -37,10 +37,10 @@ func (b binders) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 // for, and no others.
 func TestClaimTableMatchesServer(t *testing.T) {
 	tables := registrytest.FieldTables(t)["SandboxClaim"]
-	guard := NewGuard(binders{"binder"})
+	checker := NewAccessChecker(binders{"binder"})
 	write := func(name string, is, was *v1alpha1.SandboxClaim) error {
 		ctx := genericapirequest.WithUser(registrytest.Context(t, "sandboxclaims"), &user.DefaultInfo{Name: name})
-		return guard.Update(rest.ValidateAllObjectUpdateFunc, false)(ctx, is, was)
+		return checker.Update(rest.ValidateAllObjectUpdateFunc, false)(ctx, is, was)
 	}
 	for at := range reflect.TypeFor[v1alpha1.SandboxClaimSpec]().Fields() {
 		name, _, _ := strings.Cut(at.Tag.Get("json"), ",")
@@ -79,7 +79,7 @@ func TestClaimTableMatchesServer(t *testing.T) {
 // TestOthersDoNotOpenSandboxes: who did not create a claim does not change who reaches its sandboxes
 // through the gateway of the E2B API, nor by whose key they were made. Other annotations they may.
 func TestOthersDoNotOpenSandboxes(t *testing.T) {
-	guard := NewGuard(binders{"binder"})
+	checker := NewAccessChecker(binders{"binder"})
 	for key, guarded := range map[string]bool{v1alpha1.AnnotationE2BPrivate: true, v1alpha1.AnnotationE2BKeyID: true, "example.com/a": false} {
 		for who, may := range map[string]bool{"claimer": true, "binder": true, "other": !guarded} {
 			was := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{
@@ -89,7 +89,7 @@ func TestOthersDoNotOpenSandboxes(t *testing.T) {
 			is := was.DeepCopy()
 			delete(is.Spec.Annotations, key)
 			ctx := genericapirequest.WithUser(registrytest.Context(t, "sandboxclaims"), &user.DefaultInfo{Name: who})
-			if err := guard.Update(rest.ValidateAllObjectUpdateFunc, false)(ctx, is, was); may != (err == nil) || err != nil && !apierrors.IsForbidden(err) {
+			if err := checker.Update(rest.ValidateAllObjectUpdateFunc, false)(ctx, is, was); may != (err == nil) || err != nil && !apierrors.IsForbidden(err) {
 				t.Errorf("%s without %s: %v", who, key, err)
 			}
 		}

@@ -36,8 +36,8 @@ type REST struct {
 	// CheckVolumes looks at the volumes that a new claim mounts; nil leaves that out. It
 	// returns what is wrong with them. The error is one of looking.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
-	// Guard checks who changes claims; nil leaves that out.
-	Guard *accesscheck.Guard
+	// AccessChecker checks who changes claims; nil leaves that out.
+	AccessChecker *accesscheck.Checker
 	// Tokens answers creates with access tokens.
 	Tokens *TokenResponder
 	// Strict refuses claims of agent-sandbox that are stored with a condition otherwise.
@@ -100,9 +100,9 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	isDryRun := dryrun.IsDryRun(options.DryRun)
 	updateValidation = r.checkSourceBefore(updateValidation)
-	if r.Guard != nil {
-		ctx = r.Guard.WithRequested(ctx)
-		updateValidation = r.Guard.Update(updateValidation, isDryRun)
+	if r.AccessChecker != nil {
+		ctx = r.AccessChecker.WithRequested(ctx)
+		updateValidation = r.AccessChecker.Update(updateValidation, isDryRun)
 	}
 	objInfo = base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options)
 	obj, created, err := r.Store.Update(ctx, name, objInfo, r.checkBefore(createValidation, isDryRun), updateValidation, forceAllowCreate, options)

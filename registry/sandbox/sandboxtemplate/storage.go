@@ -42,7 +42,7 @@ func NewREST(
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
 	main := base.NewSharedREST(&served, "sbt")
 	main.DeletionWarnings = newDeletionWarnings(pods)
-	return accesscheck.NewREST(main, &accesscheck.Guard{
+	return accesscheck.NewREST(main, &accesscheck.Checker{
 		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 	})
 }
