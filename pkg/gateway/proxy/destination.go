@@ -40,9 +40,9 @@ type destination struct {
 	rest string
 }
 
-// Match reports whether a request is for a sandbox, well or badly put, and not for the API.
-// Headers and the name of the host decide. Of the rest, what begins with /kruise/ is for a
-// sandbox, but not /kruise/api.
+// Match reports whether a request is for a sandbox and not for the API, also if it is invalid.
+// Headers and the name of the host decide. Of the other requests, those whose path begins with
+// /kruise/ are for a sandbox, except /kruise/api.
 func (p *Proxy) Match(r *http.Request) bool {
 	if hasSandboxHeaders(r) {
 		return true
