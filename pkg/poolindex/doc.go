@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package poolindex has, in memory, the sandboxes of each pool that can be claimed
-// now. It hands each of them to one caller only and does no I/O: the store decides,
-// and an index that lags costs a retry, never a wrong binding.
+// now. Each is taken by one caller only. The package does no I/O: the store decides, and
+// an index that lags costs a retry, never a wrong binding.
 package poolindex

@@ -33,15 +33,15 @@ func (c Candidate) key() entryKey { return entryKey{c.Pool.Namespace, c.Name} }
 
 type entryKey struct{ namespace, name string }
 
-// Index holds the available sandboxes of all pools. Only the Feed enters them;
-// the allocator takes candidates and answers what became of them. All methods are
+// Index holds the available sandboxes of all pools. Only the Feed enters them. The
+// allocator takes candidates, and reports what became of them. All methods are
 // safe for concurrent use and cost O(1) per sandbox, whatever the pool's size; except
 // for Prefer, Retain and Nodes.Replace, which go through all sandboxes.
 //
 // A sandbox is in one of three states here:
 //
 //	available  in a list of its pool, may be taken unless its revision is suspended
-//	taken      with a caller, who must answer with Bound, Discard or Release
+//	taken      by one caller, which must call Bound, Discard or Release
 //	spent      claimed or lost at some resourceVersion: an update that is not newer
 //	           must not bring it back
 //
@@ -74,7 +74,7 @@ func New() *Index {
 	return x
 }
 
-// Upsert takes in that a sandbox is available at c.ResourceVersion. It reports
+// Upsert records that a sandbox is available at c.ResourceVersion. It reports
 // whether the sandbox can now be taken from its pool and could not before.
 func (x *Index) Upsert(c Candidate) bool {
 	x.mu.Lock()
@@ -83,7 +83,7 @@ func (x *Index) Upsert(c Candidate) bool {
 	return x.entries.upsert(c)
 }
 
-// UpsertListed takes in that sandboxes were available in a list as of
+// UpsertListed records that sandboxes were available in a list as of
 // resourceVersion that did not come by the feed. It does nothing if the feed has
 // seen something newer: then it has seen all that the list has, and perhaps that
 // one of the sandboxes is gone, which an old list must not undo. It reports whether
@@ -101,7 +101,7 @@ func (x *Index) UpsertListed(cs []Candidate, resourceVersion uint64) bool {
 	return stocked
 }
 
-// Remove takes in that a sandbox is not available at resourceVersion: claimed, not
+// Remove records that a sandbox is not available at resourceVersion: claimed, not
 // ready, or gone.
 func (x *Index) Remove(namespace, name string, resourceVersion uint64) {
 	x.mu.Lock()
@@ -144,10 +144,10 @@ func (x *Index) Prefer(prefers func(namespace, name string) bool) {
 	x.pools.sort()
 }
 
-// Take hands out up to n available sandboxes, those of the newest revision
-// first and within a revision the preferred one that waited longest. Those on nodes
-// that take no pods come after all others. Each is the caller's alone until it is
-// answered with Bound, Discard or Release.
+// Take takes up to n available sandboxes, those of the target revision first, then those of
+// the newest, and within a revision the preferred one that has waited longest. Those on nodes
+// that take no pods come after all others. No other caller gets them until this caller calls
+// Bound, Discard or Release.
 func (x *Index) Take(p Pool, n int) []Candidate { return x.take(p, n, true) }
 
 // TakeRegular is Take without the sandboxes on nodes that take no pods.
@@ -162,7 +162,7 @@ func (x *Index) take(p Pool, n int, avoided bool) []Candidate {
 	}
 	taking := make([]Candidate, 0, min(n, pl.available))
 	for len(taking) < n && pl.available > 0 {
-		e := pl.newest().next()
+		e := pl.nextRevision().next()
 		if e.avoided && !avoided {
 			break
 		}
@@ -182,7 +182,7 @@ func (x *Index) Peek(p Pool, n int, avoided bool) []Candidate {
 	return nil
 }
 
-// Bound answers that the taken sandboxes were claimed at resourceVersion.
+// Bound reports that the taken sandboxes were bound at resourceVersion.
 func (x *Index) Bound(cs []Candidate, resourceVersion uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -191,8 +191,8 @@ func (x *Index) Bound(cs []Candidate, resourceVersion uint64) {
 	}
 }
 
-// Discard answers that the taken sandboxes turned out to have changed: they come
-// back only by a newer update from the feed.
+// Discard reports that the taken sandboxes have changed in the store: they become
+// available again only by a newer update from the feed.
 func (x *Index) Discard(cs ...Candidate) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -215,7 +215,7 @@ func (x *Index) Release(cs []Candidate) {
 type Depth struct {
 	// Available could be taken now.
 	Available int
-	// Taken are with a caller, who has not answered yet what became of them.
+	// Taken are by callers that have not reported yet what became of them.
 	Taken int
 }
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// pool queues the available sandboxes of one Pool by their revisions.
+// pool has the available sandboxes of one Pool, by their revisions.
 type pool struct {
 	target    string               // the revision to take first
 	revisions map[string]*revision // none of them is empty
@@ -79,9 +79,9 @@ func (pl *pool) resume() {
 	pl.available, pl.suspended = pl.available+pl.suspended, 0
 }
 
-// newest returns the revision to take from; something of the pool must be
-// available. One with nothing but avoided sandboxes comes after all others.
-func (pl *pool) newest() *revision {
+// nextRevision returns the revision to take from next: the target, and then the newest. Something
+// of the pool must be available. A revision that has only avoided sandboxes comes after all others.
+func (pl *pool) nextRevision() *revision {
 	if r := pl.revisions[pl.target]; r != nil && !r.suspended && r.regular.len() > 0 {
 		return r
 	}
@@ -90,7 +90,7 @@ func (pl *pool) newest() *revision {
 	})
 }
 
-// byAge compares revisions: the newer is greater.
+// byAge compares revisions: the newer is greater, and the target is the newest.
 func (pl *pool) byAge(a, b *revision) int {
 	switch pl.revisions[pl.target] {
 	case a:
