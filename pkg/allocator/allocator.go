@@ -65,8 +65,8 @@ type Options struct {
 	// LabelDomains are the domains of the labels that claims of agent-sandbox may put on
 	// their pods; validation.DefaultLabelDomain if empty.
 	LabelDomains []string
-	// WithoutObservations: claims of agent-sandbox get no annotations that say when they
-	// were seen and ready, and in which trace.
+	// WithoutObservations keeps claims of agent-sandbox from getting annotations that say when
+	// they were seen and ready, and in which trace.
 	WithoutObservations bool
 }
 

@@ -40,15 +40,15 @@ import (
 // generic server gives a create.
 const DefaultSyncWindow = 10 * time.Second
 
-// DefaultMaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
-// made for it, where nothing says otherwise.
+// DefaultMaxFreshSandboxes is how many sandboxes that were made for it one claim may hold at a
+// time by default.
 const DefaultMaxFreshSandboxes = 1000
 
-// What the labels and annotations of claims do where neither the SandboxSet nor the
-// SandboxTemplate says it.
+// Which labels and annotations of claims reach pods, where neither the SandboxSet nor the
+// SandboxTemplate has a policy.
 const (
-	// ClaimPodMetadataPrefixed lets annotations reach pods, and of the labels those whose
-	// keys have a prefix that says whose they are: not app, which a Service may select by.
+	// ClaimPodMetadataPrefixed lets all annotations reach pods, and the labels whose keys have a
+	// prefix: not app, which a Service may select by.
 	ClaimPodMetadataPrefixed = "Prefixed"
 	// ClaimPodMetadataAll lets all of them reach pods.
 	ClaimPodMetadataAll = "All"
@@ -57,7 +57,7 @@ const (
 )
 
 // DefaultMaxWaitingClaims is how many claims of a namespace may wait by default. A
-// server keeps the places of all of them in memory.
+// server keeps the positions of all of them in memory.
 const DefaultMaxWaitingClaims = 5000
 
 // ExtraConfig is what our server needs beyond the generic one.
@@ -65,8 +65,8 @@ type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
 	// answers with what it has.
 	SyncWindow time.Duration
-	// WithoutClaimObservations: claims of agent-sandbox get no annotations that say when
-	// they were seen and ready, and in which trace.
+	// WithoutClaimObservations keeps claims of agent-sandbox from getting annotations that say
+	// when they were seen and ready, and in which trace.
 	WithoutClaimObservations bool
 	// ClaimLimits bound what one claim may ask for.
 	ClaimLimits validation.ClaimLimits
@@ -96,7 +96,7 @@ type ExtraConfig struct {
 
 	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
 	WriteLimits etcdquota.Limits
-	// WatchLimits bound what watches take whose clients do not read.
+	// WatchLimits bound the number of watches, and the memory of those whose clients do not read.
 	WatchLimits WatchLimits
 	// ExemptWriters are the names of the users whose writes count but are not rejected by
 	// WriteLimits.
@@ -115,11 +115,11 @@ type ExtraConfig struct {
 	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
 	ServeSnapshots bool
 
-	// wrapKV lets tests stand between the allocator and etcd.
+	// wrapKV lets tests wrap the etcd client of the allocator.
 	wrapKV func(clientv3.KV) clientv3.KV
 }
 
-// podMetadata is what holds for pods of which no set and no template says it.
+// podMetadata returns the policy for pods where neither the set nor the template has one.
 func (c *ExtraConfig) podMetadata() *v1alpha1.PodMetadataPolicy {
 	switch c.ClaimPodMetadata {
 	case ClaimPodMetadataAll:
@@ -170,7 +170,7 @@ func NewConfig() *Config {
 	generic := genericapiserver.NewRecommendedConfig(Codecs)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
 	generic.EquivalentResourceRegistry = newEquivalents()
-	// What is forwarded to a sandbox takes as long as it takes.
+	// Requests that are forwarded to a sandbox have no time limit.
 	longRunning := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("proxy"))
 	generic.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
 		return longRunning(r, info) || snapshot.IsRequest(r, info)
@@ -263,7 +263,7 @@ func (c CompletedConfig) New() (*Server, error) {
 func (c CompletedConfig) etcdServers() []string {
 	transport, err := c.etcdTransport()
 	if err != nil {
-		return nil // only an error message is the poorer for it
+		return nil // they are only for an error message
 	}
 	return transport.ServerList
 }
@@ -276,8 +276,8 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 	return options.StorageConfig.Transport, nil
 }
 
-// storage builds what answers for each resource, with the allocation that makes
-// the create of a claim bind. It also returns the lookup of referenced templates.
+// storage builds the REST storage of each resource, and the allocation, whose allocator binds
+// sandboxes to claims. It also returns the lookup of referenced templates.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateLookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
 	limiter := etcdquota.NewLimiter(c.extraConfig.WriteLimits, c.extraConfig.clock())
