@@ -70,6 +70,9 @@ pkg/allocator/reconciler: pkg/fairness | runtime server etcd
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd
 registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
 pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/connections pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
+pkg/apiserver/drain: | client server etcd
+pkg/apiserver/limits: apis/sandbox/v1alpha1 pkg/apiserver/scheme pkg/connections pkg/fairness pkg/memory registry/agentsandbox registry/sandbox/base | runtime
+pkg/apiserver/scheme: apis/sandbox/install registry/sandbox/sandboxset | runtime
 pkg/store/reencryption: pkg/apiserver/storekeys pkg/store/rewriting
 pkg/store/snapshot:
 

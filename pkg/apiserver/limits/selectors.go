@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 )
 
 // maxSelectors is how many bytes the selectors of a request have together. The generic server
@@ -20,13 +22,13 @@ import (
 // to parse, and more to ask kube-apiserver whether a watch with them is allowed.
 const maxSelectors, maxTerms = 8 << 10, 256
 
-// withBoundedSelectors refuses a request with too long selectors, or with too many requirements and values in them.
+// WithBoundedSelectors refuses a request with too long selectors, or with too many requirements and values in them.
 // It has to be outside of all that parses them, which the generic handler chain begins with.
-func withBoundedSelectors(handler http.Handler) http.Handler {
+func WithBoundedSelectors(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.URL.RawQuery) > maxTerms { // otherwise they are short
 			if err := checkSelectors(req); err != nil {
-				responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{}, w, req)
+				responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{}, w, req)
 				return
 			}
 		}

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ import (
 func TestManyWatches(t *testing.T) {
 	const most = 10
 	began, end := make(chan []string), make(chan struct{})
-	handler := withWatchLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handler := WithWatchLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		began <- slices.Sorted(maps.Keys(req.Header))
 		<-end
 	}), WatchLimits{UserBytes: 1 << 20, Bytes: 1 << 20, WriteTimeout: time.Hour, Watches: most})

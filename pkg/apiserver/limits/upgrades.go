@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"net/http"
@@ -13,11 +13,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-// withUpgradeLimits bounds the requests that ask for another protocol, such as WebSockets. For each of them
+// WithUpgradeLimits bounds the requests that ask for another protocol, such as WebSockets. For each of them
 // kube-apiserver opens a connection of its own, from the one address from which the requests of all its users come. So
 // they get half of the connections, and a namespace at most half of these. Only sandboxes are reached like this: other
 // requests are refused, before they wait.
-func withUpgradeLimits(handler http.Handler, open int) http.Handler {
+func WithUpgradeLimits(handler http.Handler, open int) http.Handler {
 	slots := fairness.NewSlots(open/2, open/4)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !httpstream.IsUpgradeRequest(req) && req.Header.Values("Upgrade") == nil {

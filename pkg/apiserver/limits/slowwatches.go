@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -99,9 +98,9 @@ func (b *watchBytes) add(user string, n int64) {
 	}
 }
 
-// withWatchLimits ends watches whose clients do not read, and refuses those of a user who has too many with 429.
+// WithWatchLimits ends watches whose clients do not read, and refuses those of a user who has too many with 429.
 // It has to be inside of authentication. A watch over a websocket, which would take the connection over, is refused.
-func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
+func WithWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
 	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
 	slots := fairness.NewSlots(limits.Watches, limits.Watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -166,15 +165,6 @@ func keepHeader(header http.Header, names ...string) {
 func isTrue(query url.Values, key string) bool {
 	value := query.Get(key)
 	return query.Has(key) && value != "0" && !strings.EqualFold(value, "false")
-}
-
-// AccountOf returns who the requests of a user count for. The ServiceAccounts of a namespace count
-// together: who can make one can make any number of them.
-func AccountOf(user string) string {
-	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
-		return serviceaccount.MakeNamespaceGroupName(namespace)
-	}
-	return user
 }
 
 // watchWriter writes the events of one watch, one at a time.

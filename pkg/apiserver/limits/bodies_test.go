@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"bytes"
@@ -28,10 +28,10 @@ import (
 // bodyServer answers requests with their bodies. The user is in a header.
 type bodyServer struct {
 	*httptest.Server
-	limits *bodyLimits
+	limits *BodyLimits
 }
 
-func startBodyServer(t *testing.T, limits *bodyLimits) *bodyServer {
+func startBodyServer(t *testing.T, limits *BodyLimits) *bodyServer {
 	t.Helper()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if body, err := io.ReadAll(req.Body); err == nil {
@@ -39,7 +39,7 @@ func startBodyServer(t *testing.T, limits *bodyLimits) *bodyServer {
 		}
 	})
 	isLongRunning := func(_ *http.Request, info *request.RequestInfo) bool { return info.Subresource == "proxy" }
-	handler := withBodies(echo, limits, isLongRunning)
+	handler := WithBodies(echo, limits, isLongRunning)
 	s := &bodyServer{limits: limits, Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := request.WithUser(req.Context(), &user.DefaultInfo{Name: req.Header.Get("User")})
 		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
@@ -94,7 +94,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
 			const most = 3
 			slots := fairness.NewSlots(100, most)
-			s := startBodyServer(t, &bodyLimits{
+			s := startBodyServer(t, &BodyLimits{
 				slots: slots, slowAfter: time.Millisecond, timeout: time.Hour, maxBytes: 1 << 20, large: fairness.NewSlots(100, 100), largeWait: time.Hour,
 			})
 			const eve = "system:serviceaccount:team:eve"
@@ -141,7 +141,7 @@ func TestSlowBodies(t *testing.T) {
 func TestBodiesThatDoNotArrive(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
-			s := startBodyServer(t, &bodyLimits{
+			s := startBodyServer(t, &BodyLimits{
 				slots: fairness.NewSlots(10, 10), slowAfter: time.Millisecond, timeout: time.Millisecond, maxBytes: 1000,
 				large: fairness.NewSlots(100, 100), largeWait: time.Hour,
 			})
@@ -158,7 +158,7 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 // TestLargeBodies: what is beyond the limit is read by the handler, which refuses it, and an error of the client is
 // the handler's as well.
 func TestLargeBodies(t *testing.T) {
-	limits := newBodyLimits(4)
+	limits := NewBodyLimits(4)
 	read := func(body io.Reader) (string, error) {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 		got, err := limits.read(httptest.NewRecorder(), req)
@@ -180,11 +180,11 @@ func TestLargeBodies(t *testing.T) {
 // TestLargeRequests: a user has at most half of the slots for patches and requests with large bodies. More wait, and
 // are refused in the end. Small requests, and those of others, are not affected.
 func TestLargeRequests(t *testing.T) {
-	limits := newBodyLimits(1 << 20)
+	limits := NewBodyLimits(1 << 20)
 	limits.large, limits.largeWait = fairness.NewSlots(4, 2), time.Millisecond
 	began, end := make(chan struct{}), make(chan struct{})
 	type stands struct{}
-	handler := withBodies(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handler := WithBodies(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if req.Context().Value(stands{}) != nil {
 			began <- struct{}{}
 			<-end

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
-// bodyLimits bound how long bodies of requests may take.
-type bodyLimits struct {
+// BodyLimits bound how long bodies of requests may take.
+type BodyLimits struct {
 	// slots are taken by bodies that have not arrived within slowAfter. Users share them.
 	slots     *fairness.Slots
 	slowAfter time.Duration
@@ -47,19 +47,19 @@ const (
 // bodyRate is how many bytes of a body arrive in a second at least.
 const bodyRate = 64 << 10
 
-func newBodyLimits(maxBytes int64) *bodyLimits {
+func NewBodyLimits(maxBytes int64) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
-	return &bodyLimits{
+	return &BodyLimits{
 		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
 		large: fairness.NewSlots(large, large/2), largeWait: time.Second,
 	}
 }
 
-// withBodies reads the body of a request before the request is handled. A request whose body does not arrive has a
+// WithBodies reads the body of a request before the request is handled. A request whose body does not arrive has a
 // seat of API priority and fairness, here and in kube-apiserver, so a user with many of them would take all seats.
 // Where all slots of the user are taken it is refused with 429, and after the timeout with 408. AccountOf says who a
 // user counts for. Long-running requests have no seat. It has to be inside of authentication.
-func withBodies(handler http.Handler, limits *bodyLimits, isLongRunning request.LongRunningRequestCheck) http.Handler {
+func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || req.ContentLength == 0 || req.Body == nil || isLongRunning(req, info) {
@@ -91,7 +91,7 @@ func mayBeLarge(req *http.Request) bool {
 }
 
 // waitForLarge waits for a slot for a request that may take much memory. The error is an API status error.
-func (l *bodyLimits) waitForLarge(req *http.Request) (release func(), err error) {
+func (l *BodyLimits) waitForLarge(req *http.Request) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(req.Context(), l.largeWait)
 	defer cancel()
 	if release, err = l.large.Wait(ctx, accountOf(req)); err != nil {
@@ -102,7 +102,7 @@ func (l *bodyLimits) waitForLarge(req *http.Request) (release func(), err error)
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors
 // of the client when they read it. The errors that are returned are API status errors.
-func (l *bodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
+func (l *BodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
 	expected := req.ContentLength
 	if expected < 0 || expected > l.maxBytes {
 		expected = l.maxBytes

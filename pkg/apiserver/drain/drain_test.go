@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package drain
 
 import (
 	"io"
@@ -23,7 +23,7 @@ func TestDrainWaits(t *testing.T) {
 	const delay = 10 * time.Second
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	ending := make(chan struct{})
-	handler := withDrain(ok(), ending, delay, clock)
+	handler := New(ok(), ending, delay, clock)
 	ask := func() (closed bool) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -53,7 +53,7 @@ func TestDrainWaits(t *testing.T) {
 func TestDrainSparesProbes(t *testing.T) {
 	ending := make(chan struct{})
 	close(ending)
-	handler := withDrain(ok(), ending, 0, clock.RealClock{})
+	handler := New(ok(), ending, 0, clock.RealClock{})
 	for _, path := range []string{"/readyz", "/livez/ping", "/healthz", "/metrics"} {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, path, nil)
@@ -72,7 +72,7 @@ func TestDrain(t *testing.T) {
 	const clients = 10
 	ending := make(chan struct{})
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	handler := withDrain(ok(), ending, 0, clock)
+	handler := New(ok(), ending, 0, clock)
 	arrived := make(chan struct{}, 2*clients)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		arrived <- struct{}{}

@@ -1,7 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+// Package drain sends the clients of an API server that shuts down to another one, before it stops to serve.
+package drain
 
 import (
 	"net/http"
@@ -76,9 +77,9 @@ type quietConnection struct {
 	began, last time.Time
 }
 
-// withDrain wraps the handlers of a server that serves for a while after it began to
+// New wraps the handlers of a server that serves for a while after it began to
 // shut down.
-func withDrain(next http.Handler, ending <-chan struct{}, delay time.Duration, clock clock.Clock) http.Handler {
+func New(next http.Handler, ending <-chan struct{}, delay time.Duration, clock clock.Clock) http.Handler {
 	return &drain{next: next, clock: clock, ending: ending, after: delay / 2, connections: map[string]*quietConnection{}}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"net/http"
@@ -15,12 +15,13 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
 )
 
-// withoutPodTemplatesInTables sets WithoutPodTemplates on reads of sandboxes that are returned as a
+// WithoutPodTemplatesInTables sets WithoutPodTemplates on reads of sandboxes that are returned as a
 // Table or as metadata, which have no pod templates.
-func withoutPodTemplatesInTables(handler http.Handler) http.Handler {
+func WithoutPodTemplatesInTables(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if req.Method != http.MethodGet || !ok || info.APIGroup != v1alpha1.AgentsGroup || info.Resource != "sandboxes" {
@@ -37,7 +38,7 @@ func withoutPodTemplatesInTables(handler http.Handler) http.Handler {
 // isConverted reports whether a read of objects of a group is converted by the generic handlers: to a Table or to
 // metadata.
 func isConverted(req *http.Request, group string) bool {
-	types := Codecs.SupportedMediaTypes()
+	types := scheme.Codecs.SupportedMediaTypes()
 	if group != v1alpha1.GroupName { // the kinds of agent-sandbox have no protobuf
 		types = slices.DeleteFunc(slices.Clone(types), func(info runtime.SerializerInfo) bool { return !info.EncodesAsText })
 	}
@@ -50,9 +51,9 @@ func mayBeConverted(req *http.Request) bool {
 	return strings.Contains(strings.ToLower(req.Header.Get("Accept")), "as=")
 }
 
-// withoutConvertedDeletions answers requests that delete many objects with the objects themselves. As a Table they
+// WithoutConvertedDeletions answers requests that delete many objects with the objects themselves. As a Table they
 // would be encoded as a whole, as often as a user likes with a dry run.
-func withoutConvertedDeletions(handler http.Handler) http.Handler {
+func WithoutConvertedDeletions(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "deletecollection" && mayBeConverted(req) {
 			req.Header.Set("Accept", runtime.ContentTypeJSON)

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package limits_test
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/limits"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
@@ -29,11 +30,11 @@ type watching struct {
 	ended  chan string
 }
 
-func startWatching(t *testing.T, limits apiserver.WatchLimits, options ...testutil.Option) *watching {
+func startWatching(t *testing.T, bounds limits.WatchLimits, options ...testutil.Option) *watching {
 	t.Helper()
 	w := &watching{ended: make(chan string, 1000)}
 	w.Server = testutil.Start(t, append(options, testutil.WithConfig(func(c *apiserver.Config) {
-		c.ExtraConfig.WatchLimits = limits
+		c.ExtraConfig.WatchLimits = bounds
 		chain := c.GenericConfig.BuildHandlerChainFunc
 		c.GenericConfig.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 			return chain(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
@@ -78,9 +79,9 @@ func (w *watching) watch(t *testing.T, name, template string) *bufio.Reader {
 // A watch that is not read is ended for another one, and watches that are read stay open.
 func TestStuckWatches(t *testing.T) {
 	t.Parallel()
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour, Watches: 100})
+	w := startWatching(t, limits.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour, Watches: 100})
 	templates := w.Client.AgentsV1alpha1().SandboxTemplates("default")
-	if _, err := templates.Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
+	if _, err := templates.Create(t.Context(), builders.LargeTemplate("large"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	read := w.watch(t, "read", "small")
@@ -92,7 +93,7 @@ func TestStuckWatches(t *testing.T) {
 	if _, err := templates.Create(t.Context(), builders.Template("small"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var event wireEvent
+	var event metav1.WatchEvent
 	if err := json.NewDecoder(read).Decode(&event); err != nil || event.Type != "ADDED" {
 		t.Errorf("the watch that is read: %v, event %q", err, event.Type)
 	}
@@ -101,8 +102,8 @@ func TestStuckWatches(t *testing.T) {
 // A watch that is not read ends when the time of a write is over.
 func TestStuckWatchTimesOut(t *testing.T) {
 	t.Parallel()
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Second, Watches: 100})
-	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
+	w := startWatching(t, limits.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Second, Watches: 100})
+	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), builders.LargeTemplate("large"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.watch(t, "stuck", "large")
@@ -132,7 +133,7 @@ func (c freezing) Read(p []byte) (int, error) {
 func TestFrozenConnection(t *testing.T) {
 	t.Parallel()
 	const watches = 80 // their events take more bytes than the buffers of a connection have
-	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond, Watches: 1000})
+	w := startWatching(t, limits.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: 500 * time.Millisecond, Watches: 1000})
 	tls, err := rest.TLSConfigFor(w.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func TestFrozenConnection(t *testing.T) {
 		client.watch(t, fmt.Sprint("frozen-", i), "large")
 	}
 	close(frozen)
-	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
+	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), builders.LargeTemplate("large"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for range watches {

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error {
 func TestResponseDeadline(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	config := &genericapiserver.Config{RequestTimeout: time.Minute, LongRunningFunc: func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }}
-	handler := withResponseDeadline(http.NotFoundHandler(), config, clocktesting.NewFakePassiveClock(now))
+	handler := WithResponseDeadline(http.NotFoundHandler(), config, clocktesting.NewFakePassiveClock(now))
 	for verb, want := range map[string]time.Time{"list": now.Add(time.Minute + responseGrace), "patch": now.Add(time.Minute + responseGrace), "watch": {}} {
 		w := &deadlines{ResponseWriter: httptest.NewRecorder()}
 		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: verb})
@@ -51,7 +51,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 		w := &takenBack{ResponseWriter: httptest.NewRecorder()}
 		handled := false
 		end := func() { w.isTakenBack = true; giveUp() }
-		handler := withResponseDeadline(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		handler := WithResponseDeadline(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			handled = true
 			end()
 		}), config, clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)))

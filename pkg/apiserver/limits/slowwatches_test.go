@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"context"
@@ -263,7 +263,7 @@ func TestLargeEventsOfMetadata(t *testing.T) {
 		req.Header.Set("Accept", test.accept)
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute, Watches: 100}
-		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		WithWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if _, err := w.Write(make([]byte, test.bytes)); err != nil || req.Context().Err() != nil {
 				t.Errorf("%s: a write: %v, its context %v", name, err, req.Context().Err())
 			}
@@ -284,7 +284,7 @@ func TestLargeInitialEvents(t *testing.T) {
 	req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 	limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Minute, Watches: 100}
-	withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	WithWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		for _, event := range []struct {
 			text string
 			ends bool
@@ -311,7 +311,7 @@ func TestLargeEventsOfTheBeginning(t *testing.T) {
 		req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 		limits := WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: timeout, Watches: 100}
-		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		WithWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			for range 2 {
 				_, _ = w.Write(make([]byte, maxKept+1))
 				w.(http.Flusher).Flush()
@@ -434,7 +434,7 @@ func TestOnlyWatchesAreBounded(t *testing.T) {
 		req.Header.Set("Accept-Encoding", "gzip")
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: verb}))
 		outer := httptest.NewRecorder()
-		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		WithWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if (w != http.ResponseWriter(outer)) != bounded || (req.Header.Get("Accept-Encoding") == "") != bounded {
 				t.Errorf("%s: a writer %T, Accept-Encoding %q", verb, w, req.Header.Get("Accept-Encoding"))
 			}
@@ -450,7 +450,7 @@ func TestWatchesOverWebsockets(t *testing.T) {
 		req.Header.Set("Upgrade", upgrade)
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "watch"}))
 		recorder := httptest.NewRecorder()
-		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits()).ServeHTTP(recorder, req)
+		WithWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), DefaultWatchLimits()).ServeHTTP(recorder, req)
 		if recorder.Code != want {
 			t.Errorf("Upgrade %q: %d, want %d", upgrade, recorder.Code, want)
 		}

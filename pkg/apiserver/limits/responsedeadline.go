@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"context"
@@ -31,11 +31,11 @@ const (
 	maxUnread, maxUnreadOfUser = 512, 64
 )
 
-// withResponseDeadline ends responses whose clients do not read: when the time limit of their requests is over by
+// WithResponseDeadline ends responses whose clients do not read: when the time limit of their requests is over by
 // responseGrace, and sooner those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority
 // and fairness. The generic timeout does not end them: it waits for the write that stands. Long-running requests
 // have no deadline here; watches have their own, for each write. It has to be inside of authentication.
-func withResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
+func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
 	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var bounded *boundedResponse

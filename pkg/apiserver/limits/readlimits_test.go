@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 func TestReadLimits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	type stands struct{}
-	handler := withReadLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handler := WithReadLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if req.Context().Value(stands{}) != nil {
 			began <- struct{}{}
 			<-end
@@ -150,7 +150,7 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s as %q: converted %t, may be %t", tc.group, tc.accept, converted, may)
 		}
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "deletecollection"}))
-		withoutConvertedDeletions(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		WithoutConvertedDeletions(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 			if mayBeConverted(req) {
 				t.Errorf("a deletion as %q is converted", tc.accept)
 			}

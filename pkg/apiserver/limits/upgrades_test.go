@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestUpgradeLimits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	type stands struct{}
 	const noProtocol = "none" // kube-apiserver opens a connection for it as well
-	handler := withUpgradeLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handler := WithUpgradeLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if req.Context().Value(stands{}) != nil {
 			began <- struct{}{}
 			<-end

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package limits_test
 
 import (
 	"bytes"
@@ -23,7 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/limits"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 // smallBuffers makes the buffers of connections so small that a response does not fit into them.
@@ -49,7 +51,7 @@ func dialSmall(ctx context.Context, network, address string) (net.Conn, error) {
 // startUnread starts a server whose responses have no deadline that this test could wait for.
 func startUnread(t *testing.T) (*watching, *tls.Config) {
 	t.Helper()
-	w := startWatching(t, apiserver.DefaultWatchLimits(), testutil.WithConfig(func(c *apiserver.Config) {
+	w := startWatching(t, limits.DefaultWatchLimits(), testutil.WithConfig(func(c *apiserver.Config) {
 		c.GenericConfig.RequestTimeout = time.Hour
 		serving := c.GenericConfig.SecureServing
 		serving.Listener = smallBuffers{serving.Listener}
@@ -64,7 +66,7 @@ func startUnread(t *testing.T) (*watching, *tls.Config) {
 // create sends a create whose response has 200 KB. The response is not read.
 func (w *watching) create(ctx context.Context, t *testing.T, client *http.Client, name string) (*http.Response, error) {
 	t.Helper()
-	body, err := json.Marshal(largeTemplate(name))
+	body, err := json.Marshal(builders.LargeTemplate(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func TestUnreadResponses(t *testing.T) {
 			transport.Protocols.SetHTTP2(proto == 2)
 			t.Cleanup(transport.CloseIdleConnections)
 			var responses []*http.Response
-			for i := range apiserver.MaxUnreadOfUser + more {
+			for i := range limits.MaxUnreadOfUser + more {
 				resp, err := w.create(t.Context(), t, &http.Client{Transport: transport}, fmt.Sprint("unread-", i))
 				if err != nil {
 					t.Fatal(err)
@@ -124,8 +126,8 @@ func TestUnreadResponses(t *testing.T) {
 					whole++
 				}
 			}
-			if whole != apiserver.MaxUnreadOfUser {
-				t.Errorf("%d responses are whole, want %d", whole, apiserver.MaxUnreadOfUser)
+			if whole != limits.MaxUnreadOfUser {
+				t.Errorf("%d responses are whole, want %d", whole, limits.MaxUnreadOfUser)
 			}
 		})
 	}
@@ -135,7 +137,7 @@ func TestUnreadResponses(t *testing.T) {
 // that no stream of it can be ended, the connection is closed.
 func TestFrozenResponses(t *testing.T) {
 	t.Parallel()
-	const requests = apiserver.MaxUnreadOfUser + 16
+	const requests = limits.MaxUnreadOfUser + 16
 	w, config := startUnread(t)
 	frozen := make(chan struct{})
 	transport := &http.Transport{
@@ -191,7 +193,7 @@ func TestUnreadShortResponses(t *testing.T) {
 	}
 	var headers bytes.Buffer
 	encoder := hpack.NewEncoder(&headers)
-	for i := range apiserver.MaxUnreadOfUser + more {
+	for i := range limits.MaxUnreadOfUser + more {
 		headers.Reset()
 		for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/version"}} {
 			if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
@@ -203,7 +205,7 @@ func TestUnreadShortResponses(t *testing.T) {
 		}
 	}
 	reset, whole := 0, 0
-	for reset+whole < apiserver.MaxUnreadOfUser+more {
+	for reset+whole < limits.MaxUnreadOfUser+more {
 		frame, err := framer.ReadFrame()
 		if err != nil {
 			t.Fatalf("%d are ended, %d are whole, then: %v", reset, whole, err)

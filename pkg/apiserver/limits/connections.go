@@ -1,9 +1,10 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
@@ -21,7 +22,7 @@ const (
 	// handled. It is short: requests that are refused protect a connection as well.
 	connectionGrace = 100 * time.Millisecond
 	// unreadBytes is the memory by which responses of HTTP/2 get slots that are not read: an eighth of it is for them,
-	// at 32 KiB each. minUnread is for servers with little memory. withResponseDeadline has bounds for each user.
+	// at 32 KiB each. minUnread is for servers with little memory. WithResponseDeadline has bounds for each user.
 	// These are for what is answered without it, before a user is known.
 	unreadBytes, minUnread = 8 * 32 << 10, 256
 	// headersWithoutSlot is how many bytes the headers of a request may take without a slot for large ones.
@@ -31,13 +32,20 @@ const (
 // headerLimits leave room for a user with some thousands of groups, each a value of one field.
 var headerLimits = connections.HeaderLimits{Fields: 200, Bytes: 256 << 10}
 
-// openConnections returns how many connections the memory of this process allows.
-func openConnections() int { return max(int(memory.Size()/connectionBytes), minConnections) }
+// WithConnections marks connections with requests as busy, and refuses requests with too many header fields, or with
+// too long ones. It has to be outside of all other handlers.
+func WithConnections(handler http.Handler) http.Handler {
+	return connections.Handler(handler, headerLimits)
+}
 
-// newConnections returns a pool for the memory of this process: before anything is known about a
+// OpenConnections returns how many connections the memory of this process allows.
+func OpenConnections() int { return max(int(memory.Size()/connectionBytes), minConnections) }
+
+// NewConnections returns a pool for the memory of this process: before anything is known about a
 // client, its connection takes memory.
-func newConnections() *connections.Pool {
-	open := openConnections()
+func NewConnections() *connections.Pool {
+	registerMetrics()
+	open := OpenConnections()
 	headers := max(open/8, minLargeHeaders)
 	unread := max(int(memory.Size()/unreadBytes), minUnread)
 	return connections.NewPool(

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package limits
 
 import (
 	"net/http"
@@ -10,10 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
@@ -29,11 +27,11 @@ const (
 	maxGets, maxGetsOfUser = 2048, 256
 )
 
-// withReadLimits refuses a list or another read with 429 if its user has too many under way. Each has a seat of API
+// WithReadLimits refuses a list or another read with 429 if its user has too many under way. Each has a seat of API
 // priority and fairness, which all ServiceAccounts share, until its client has read the response: without this, a
 // user who reads none of them takes all seats. AccountOf says who a user counts for. It has to be inside of
 // authentication.
-func withReadLimits(handler http.Handler) http.Handler {
+func WithReadLimits(handler http.Handler) http.Handler {
 	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
 	converted := newConvertedLists()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -131,17 +129,4 @@ func (b *listBudget) release() {
 	for _, release := range b.taken {
 		release()
 	}
-}
-
-// refuse answers a request with an error, in the media type and version that its client asks for.
-func refuse(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, err error) {
-	responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
-}
-
-// accountOf returns who a request counts for, see AccountOf.
-func accountOf(req *http.Request) string {
-	if user, ok := request.UserFrom(req.Context()); ok {
-		return AccountOf(user.GetName())
-	}
-	return ""
 }
