@@ -14,6 +14,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -122,11 +123,11 @@ func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxCl
 			c.unfinished.waiter.Leave() // a newcomer gets only what no claim in the queue waits for, itself included
 		}
 		switch {
-		case !errors.Is(err, errReplan):
+		case !errors.Is(err, storage.ErrReplan):
 			return nil, err
 		case errors.Is(err, errNotWritten) && !isDetached: // it was on its way, so it is seen through
 			var cancel context.CancelFunc
-			ctx, cancel = detached(ctx, settleTimeout)
+			ctx, cancel = storage.Detached(ctx, settleTimeout)
 			defer cancel()
 			isDetached = true
 		}
@@ -164,7 +165,7 @@ func (a *Allocator) await(ctx context.Context, u *unfinishedClaim) {
 		return
 	}
 	_, span := tracing.Start(ctx, "Wait for sandboxes")
-	defer span.End(slow)
+	defer span.End(storage.Slow)
 	window := a.options.SyncWindow
 	if deadline, ok := ctx.Deadline(); ok {
 		left := deadline.Sub(a.options.Clock.Now())

@@ -16,9 +16,12 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metadatasync"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
+	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -35,7 +38,7 @@ type finisher struct {
 	supplier  *supplier
 	committer *committer
 	ownership *ownership
-	writer    *metadataWriter
+	writer    *metadatasync.Writer
 	// unfinished are the claims that are not at their end.
 	unfinished *unfinishedClaims
 	runtimes   *runtimeCaller
@@ -48,7 +51,9 @@ type finisher struct {
 func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
 	runtimes := newRuntimeCaller(r, c.clock, setUp)
 	return &finisher{
-		supplier: p, committer: c, writer: &metadataWriter{p.templates, c}, runtimes: runtimes,
+		supplier: p, committer: c, writer: &metadatasync.Writer{
+			Templates: p.templates, Store: c.store, Clock: c.clock, Throttles: c.throttles, Lag: c.lag,
+		}, runtimes: runtimes,
 		ownership:  &ownership{r, runtimes, c.clock, syncWindow},
 		unfinished: newUnfinishedClaims(c.clock, c.queue, r.Queue),
 		reports:    fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
@@ -58,7 +63,7 @@ func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow
 // tick does what is due by the passing of time, every second.
 func (f *finisher) tick(now time.Time) {
 	f.committer.queue.Tick()
-	f.committer.throttles.removeExpired(now)
+	f.committer.throttles.RemoveExpired(now)
 	if now.Sub(f.reportedAt) >= reportFrontInterval {
 		f.committer.queue.WakeFront(reportFront)
 		f.reportedAt = now
@@ -87,18 +92,18 @@ func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	}
 	again, err = f.advance(traced, uid, u)
 	for range tries {
-		if errors.Is(err, errReplan) {
+		if errors.Is(err, storage.ErrReplan) {
 			again, err = f.advance(traced, uid, u)
 		}
 	}
 	switch {
-	case err == nil || ctx.Err() != nil || errors.Is(err, errReplan):
-	case errors.Is(err, errConflict):
+	case err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrReplan):
+	case errors.Is(err, storage.ErrConflict):
 		u.markIncomplete() // what is known of it may be wrong
-	case throttledFor(err) > 0:
+	case storage.ThrottledFor(err) > 0:
 		u.waiter.Leave()
 		u.work.reservation.release(f.committer.queue) // others can take it meanwhile
-		return f.throttleDelay(u, throttledFor(err)), nil
+		return f.throttleDelay(u, storage.ThrottledFor(err)), nil
 	default:
 		u.markIncomplete() // whatever was written, the store knows
 		u.waiter.Leave()
@@ -114,14 +119,6 @@ func (f *finisher) throttleDelay(u *unfinishedClaim, throttled time.Duration) ti
 		return shortest
 	}
 	return min(throttled, max(shortest, plan.Deadline(claim, u.startTime()).Sub(f.committer.clock.Now())))
-}
-
-// throttledFor returns how long to wait before the retry after a ThrottledError; 0 for other errors.
-func throttledFor(err error) time.Duration {
-	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
-		return throttled.RetryAfter
-	}
-	return 0
 }
 
 // advance does the next step for a claim, and returns after what time to do another; 0 means
@@ -152,12 +149,12 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	if stepped || err != nil {
 		return reconciler.Soon, err
 	}
-	key := limitKey{seen.claim.Namespace, plan.Claimer(seen.claim)}
-	throttled := f.committer.throttles.delay(key, uid, now)
+	key := throttles.Key{Namespace: seen.claim.Namespace, User: plan.Claimer(seen.claim)}
+	throttled := f.committer.throttles.Delay(key, uid, now)
 	if throttled > 0 && !canAdvance(u, seen, now) {
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
-	defer f.committer.throttles.done(key, uid)
+	defer f.committer.throttles.Done(key, uid)
 	try := &attempt{finder: finder{supplier: f.supplier, reservation: u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
@@ -176,6 +173,47 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 		return f.nextCheck(u, try, p, hold), nil
 	}
 	return f.write(ctx, u, seen, try, p, now)
+}
+
+// syncMetadata does the next step for the metadata of a claim that was changed before the claim is
+// Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
+// returns what the plan has to know, or that a transaction was written and the step is over. A
+// metadatasync.Syncer does it for claims that are Completed.
+func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+	claim, rollout := seen.claim, u.work.metadata
+	switch {
+	case claim.Status.ObservedGeneration == claim.Generation:
+		if rollout != nil && rollout.IsQuiet(now) {
+			u.work.metadata = nil
+		}
+		return change, false, nil
+	case len(seen.held) == 0:
+		return change, false, nil
+	case rollout == nil:
+		rollout = metadatasync.NewRollout()
+		u.work.metadata = rollout
+	case rollout.IsDone(claim):
+		return plan.MetadataChange{Report: rollout.Report()}, false, nil
+	}
+	rollout.Begin(claim, now)
+	if now.Before(rollout.Next()) || !now.Before(plan.Deadline(claim, u.startTime())) {
+		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
+	}
+	wrote, done, err := f.writer.Step(ctx, rollout, claim, seen.held)
+	throttled := storage.ThrottledFor(err)
+	switch {
+	case throttled > 0: // the rest of the step may have writes that are not rejected
+		rollout.Throttle(now.Add(throttled))
+		return plan.MetadataChange{Behind: true}, false, nil
+	case err != nil:
+		return change, false, err
+	case done:
+		return plan.MetadataChange{Report: rollout.Report()}, false, nil
+	}
+	if len(wrote) > 0 {
+		u.setWritten(seen, claim, wrote)
+	}
+	return change, true, nil
 }
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
@@ -197,15 +235,15 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		try.finder.release()
 		return reconciler.Soon, nil
 	}
-	key := limitKey{seen.claim.Namespace, p.Claimer()}
-	if retryAfter := throttledFor(err); retryAfter > 0 {
-		f.committer.throttles.rejected(key, retryAfter, now)
+	key := throttles.Key{Namespace: seen.claim.Namespace, User: p.Claimer()}
+	if retryAfter := storage.ThrottledFor(err); retryAfter > 0 {
+		f.committer.throttles.Rejected(key, retryAfter, now)
 	}
 	if err != nil {
 		return 0, err
 	}
 	if p.Binds() {
-		f.committer.throttles.accepted(key)
+		f.committer.throttles.Accepted(key)
 	}
 	all, _ := p.Sandboxes()
 	u.setWritten(seen, written, all)
@@ -258,13 +296,13 @@ func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hol
 	if try.finder.throttled > 0 {
 		next = append(next, try.finder.throttled)
 	}
-	for _, b := range []backoff{try.finder.reservation.makeBackoff, try.finder.reservation.lookBackoff} {
-		if !b.isOver(now) {
-			next = append(next, b.until.Sub(now))
+	for _, b := range []reconciler.Backoff{try.finder.reservation.makeBackoff, try.finder.reservation.lookBackoff} {
+		if !b.IsOver(now) {
+			next = append(next, b.Until.Sub(now))
 		}
 	}
 	if try.state.Metadata.Behind {
-		if at := u.work.metadata.next(); at.After(now) {
+		if at := u.work.metadata.Next(); at.After(now) {
 			next = append(next, at.Sub(now))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
@@ -45,7 +46,7 @@ type reservation struct {
 	notDone notDone
 	// makeBackoff delays making sandboxes after a failure, and lookBackoff looking at what is in
 	// the way and no watch may report.
-	makeBackoff, lookBackoff backoff
+	makeBackoff, lookBackoff reconciler.Backoff
 }
 
 // notDone is what a claim asks for and does not get, of which its user is warned.
@@ -76,8 +77,8 @@ func newReservation() *reservation {
 	return &reservation{
 		room:        etcdtxn.MaxOps - 1,
 		notDone:     notDone{heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{}},
-		makeBackoff: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
-		lookBackoff: newBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+		makeBackoff: reconciler.NewBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		lookBackoff: reconciler.NewBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
 }
 
@@ -112,20 +113,3 @@ func (r *reservation) candidates() []poolindex.Candidate {
 	}
 	return all
 }
-
-// backoff is the delay of something that is not to be done again at once.
-type backoff struct {
-	first, next wait.Backoff
-	until       time.Time
-}
-
-func newBackoff(b wait.Backoff) backoff { return backoff{first: b, next: b} }
-
-// start starts the next interval, which is longer than the last.
-func (b *backoff) start(now time.Time) { b.until = now.Add(b.next.Step()) }
-
-// reset ends the interval, and makes the next one as short as the first.
-func (b *backoff) reset() { b.next, b.until = b.first, time.Time{} }
-
-// isOver reports whether the interval has ended.
-func (b *backoff) isOver(now time.Time) bool { return !now.Before(b.until) }

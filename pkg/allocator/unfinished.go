@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metadatasync"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -78,11 +80,11 @@ type work struct {
 	// wroteAt is when the claim was last written.
 	wroteAt time.Time
 	// notes is the backoff of writes that bind nothing and end nothing.
-	notes backoff
+	notes reconciler.Backoff
 	// setups are the runtimes that are set up for the claim.
 	setups *setups
 	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
-	metadata *metadataRollout
+	metadata *metadatasync.Rollout
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
@@ -99,7 +101,7 @@ func newWork(r *reservation) *work {
 	return &work{
 		reservation: r,
 		setups:      newSetups(),
-		notes:       newBackoff(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
+		notes:       reconciler.NewBackoff(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
 	}
 }
 
@@ -114,16 +116,16 @@ func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	case p.ChangesSandboxes() || p.Ends() || p.ObservesSpec():
 		return 0
 	}
-	return max(0, w.notes.until.Sub(now))
+	return max(0, w.notes.Until.Sub(now))
 }
 
 // noteWrite notes that a plan was written.
 func (w *work) noteWrite(p *plan.Plan, now time.Time) {
 	w.wroteAt = now
 	if p.ChangesSandboxes() || p.Ends() {
-		w.notes.reset()
+		w.notes.Reset()
 	} else {
-		w.notes.start(now)
+		w.notes.Start(now)
 	}
 }
 

@@ -331,7 +331,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 	var pauses []time.Duration
 	for _, p := range []*plan.Plan{note, note, note, note, note, note, binds, note} {
 		w.noteWrite(p, now)
-		pauses = append(pauses, max(0, w.notes.until.Sub(now)))
+		pauses = append(pauses, max(0, w.notes.Until.Sub(now)))
 		now = now.Add(time.Minute)
 	}
 	want := []time.Duration{500, 1000, 2000, 4000, 5000, 5000, 0, 500}

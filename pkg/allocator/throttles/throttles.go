@@ -1,7 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+// Package throttles delays the claims of a namespace and user whose writes the write limits reject.
+package throttles
 
 import (
 	"hash/maphash"
@@ -14,35 +15,35 @@ import (
 )
 
 const (
-	// maxThrottles is how many namespaces and users throttles remembers. Claims of further
+	// maxThrottles is how many namespaces and users Throttles remembers. Claims of further
 	// namespaces and users are planned and rejected on every try.
 	maxThrottles = 1 << 12
 	// throttleTTL is how long a throttle is kept after it has ended, if no claim has succeeded
 	// since.
 	throttleTTL = time.Minute
-	// probePause is the shortest delay of a claim while another claim with the same limitKey is
+	// probePause is the shortest delay of a claim while another claim with the same Key is
 	// being tried.
 	probePause = time.Second
 )
 
-// limitKey is the namespace and user that a write counts for. user is empty if the write counts for
+// Key is the namespace and user that a write counts for. User is empty if the write counts for
 // the namespace only.
-type limitKey struct{ namespace, user string }
+type Key struct{ Namespace, User string }
 
-// throttles records how long the claims of a limitKey are throttled. Until then they are not
+// Throttles records how long the claims of a Key are throttled. Until then they are not
 // planned, because the write would be rejected. Then one claim is tried first, and the others
 // follow at different times. It is safe for concurrent use. Its state is only an optimization and
 // can be lost.
-type throttles struct {
+type Throttles struct {
 	// n is the length of byKey: if nothing is throttled, a claim reads no more than this.
 	n    atomic.Int64
 	seed maphash.Seed
 
 	mu    sync.Mutex
-	byKey map[limitKey]*throttled
+	byKey map[Key]*throttled
 }
 
-// throttled is the state of one limitKey.
+// throttled is the state of one Key.
 type throttled struct {
 	until time.Time
 	// spread is the time over which the claims are spread after until.
@@ -51,14 +52,15 @@ type throttled struct {
 	probing types.UID
 }
 
-func newThrottles() *throttles {
-	return &throttles{seed: maphash.MakeSeed(), byKey: map[limitKey]*throttled{}}
+// New returns Throttles without any.
+func New() *Throttles {
+	return &Throttles{seed: maphash.MakeSeed(), byKey: map[Key]*throttled{}}
 }
 
-// delay returns how long a claim must wait before it is tried. If it returns 0, the caller must call
-// done after it has tried the claim.
-func (t *throttles) delay(key limitKey, claim types.UID, now time.Time) time.Duration {
-	if t.n.Load() == 0 {
+// Delay returns how long a claim must wait before it is tried. If it returns 0, the caller must call
+// Done after it has tried the claim.
+func (t *Throttles) Delay(key Key, claim types.UID, now time.Time) time.Duration {
+	if t.IsEmpty() {
 		return 0
 	}
 	t.mu.Lock()
@@ -77,13 +79,13 @@ func (t *throttles) delay(key limitKey, claim types.UID, now time.Time) time.Dur
 }
 
 // jitter returns a duration from 0 to d that depends only on the claim.
-func (t *throttles) jitter(claim types.UID, d time.Duration) time.Duration {
+func (t *Throttles) jitter(claim types.UID, d time.Duration) time.Duration {
 	const parts = 1 << 10
 	return d * time.Duration(maphash.String(t.seed, string(claim))%parts) / parts
 }
 
-// rejected records that a write was rejected, and how long to wait before the retry.
-func (t *throttles) rejected(key limitKey, retryAfter time.Duration, now time.Time) {
+// Rejected records that a write was rejected, and how long to wait before the retry.
+func (t *Throttles) Rejected(key Key, retryAfter time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byKey[key] == nil && len(t.byKey) >= maxThrottles {
@@ -93,9 +95,9 @@ func (t *throttles) rejected(key limitKey, retryAfter time.Duration, now time.Ti
 	t.n.Store(int64(len(t.byKey)))
 }
 
-// accepted records that a write was accepted, and ends the throttle.
-func (t *throttles) accepted(key limitKey) {
-	if t.n.Load() == 0 {
+// Accepted records that a write was accepted, and ends the throttle.
+func (t *Throttles) Accepted(key Key) {
+	if t.IsEmpty() {
 		return
 	}
 	t.mu.Lock()
@@ -104,9 +106,9 @@ func (t *throttles) accepted(key limitKey) {
 	t.n.Store(int64(len(t.byKey)))
 }
 
-// done records that a claim has been tried, with any result. Another claim may then be tried.
-func (t *throttles) done(key limitKey, claim types.UID) {
-	if t.n.Load() == 0 {
+// Done records that a claim has been tried, with any result. Another claim may then be tried.
+func (t *Throttles) Done(key Key, claim types.UID) {
+	if t.IsEmpty() {
 		return
 	}
 	t.mu.Lock()
@@ -116,13 +118,16 @@ func (t *throttles) done(key limitKey, claim types.UID) {
 	}
 }
 
-// removeExpired removes throttles that ended throttleTTL ago.
-func (t *throttles) removeExpired(now time.Time) {
-	if t.n.Load() == 0 {
+// IsEmpty reports whether nothing is throttled.
+func (t *Throttles) IsEmpty() bool { return t.n.Load() == 0 }
+
+// RemoveExpired removes throttles that ended throttleTTL ago.
+func (t *Throttles) RemoveExpired(now time.Time) {
+	if t.IsEmpty() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.byKey, func(_ limitKey, known *throttled) bool { return now.Sub(known.until) >= throttleTTL })
+	maps.DeleteFunc(t.byKey, func(_ Key, known *throttled) bool { return now.Sub(known.until) >= throttleTTL })
 	t.n.Store(int64(len(t.byKey)))
 }

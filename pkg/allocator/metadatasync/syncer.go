@@ -1,7 +1,9 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+// Package metadatasync writes changed labels, annotations and additionalPodMetadata of claims to the sandboxes
+// that they hold: the Writer some at a time, for a Rollout, and the Syncer for claims that are Completed.
+package metadatasync
 
 import (
 	"cmp"
@@ -16,20 +18,22 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// metadataSyncsAtOnce is how many claims a server brings changed metadata of to sandboxes at the same
+// AtOnce is how many claims a server brings changed metadata of to sandboxes at the same
 // time, so that the others of the workers go on binding. A namespace has as many as it leaves free.
-const metadataSyncsAtOnce = 16
+const AtOnce = 16
 
-// metadataSyncer has the claims that are Completed and have been given other metadata since, on
+// Syncer has the claims that are Completed and have been given other metadata since, on
 // every server, and what this server knows of those that it works on. A claim
 // that is not changed is not among them, and one leaves when its sandboxes have what it
 // says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.
-type metadataSyncer struct {
-	writer     *metadataWriter
+type Syncer struct {
+	writer     *Writer
 	reconciler *reconciler.Reconciler
 
 	mu    sync.Mutex
@@ -49,20 +53,21 @@ type edited struct {
 	// name, as far as read is true.
 	held    []*v1alpha1.Sandbox
 	read    bool
-	rollout *metadataRollout
+	rollout *Rollout
 }
 
-func newMetadataSyncer(r *reconciler.Reconciler, p *metadataWriter) *metadataSyncer {
-	return &metadataSyncer{writer: p, reconciler: r, byUID: map[types.UID]*edited{}}
+// NewSyncer returns a Syncer that knows no claims.
+func NewSyncer(r *reconciler.Reconciler, p *Writer) *Syncer {
+	return &Syncer{writer: p, reconciler: r, byUID: map[types.UID]*edited{}}
 }
 
-// observeClaim takes in the state of a claim.
-func (s *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
+// ObserveClaim takes in the state of a claim.
+func (s *Syncer) ObserveClaim(claim *v1alpha1.SandboxClaim) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // so that it is not forgotten meanwhile
 	known := s.byUID[claim.UID]
 	if known == nil && claims.MetadataBehind(claim) {
-		known = &edited{namespace: claim.Namespace, rollout: newMetadataRollout()}
+		known = &edited{namespace: claim.Namespace, rollout: NewRollout()}
 		s.byUID[claim.UID] = known
 	}
 	if known != nil && known.setClaim(claim) {
@@ -70,8 +75,8 @@ func (s *metadataSyncer) observeClaim(claim *v1alpha1.SandboxClaim) {
 	}
 }
 
-// observeClaimDeleted takes in that a claim is gone.
-func (s *metadataSyncer) observeClaimDeleted(uid types.UID) {
+// ObserveClaimDeleted takes in that a claim is gone.
+func (s *Syncer) ObserveClaimDeleted(uid types.UID) {
 	known := s.of(uid)
 	if known == nil {
 		return
@@ -82,23 +87,23 @@ func (s *metadataSyncer) observeClaimDeleted(uid types.UID) {
 	s.reconciler.Queue.Add(uid)
 }
 
-// listed takes in which claims there are as of a resourceVersion.
-func (s *metadataSyncer) listed(all map[types.UID]bool, resourceVersion uint64) {
+// Listed takes in which claims there are as of a resourceVersion.
+func (s *Syncer) Listed(all map[types.UID]bool, resourceVersion uint64) {
 	for uid, known := range s.all() {
-		if claim := known.latest(); claim != nil && !all[uid] && version(claim) <= resourceVersion {
-			s.observeClaimDeleted(uid)
+		if claim := known.latest(); claim != nil && !all[uid] && poolindex.ParseVersion(claim.ResourceVersion) <= resourceVersion {
+			s.ObserveClaimDeleted(uid)
 		}
 	}
 }
 
-// wake makes every claim due.
-func (s *metadataSyncer) wake() {
+// Wake makes every claim due.
+func (s *Syncer) Wake() {
 	for uid := range s.all() {
 		s.reconciler.Queue.Add(uid)
 	}
 }
 
-func (s *metadataSyncer) all() map[types.UID]*edited {
+func (s *Syncer) all() map[types.UID]*edited {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.byUID)
@@ -108,7 +113,7 @@ func (s *metadataSyncer) all() map[types.UID]*edited {
 func (e *edited) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.claim != nil && version(claim) <= version(e.claim) {
+	if e.claim != nil && poolindex.ParseVersion(claim.ResourceVersion) <= poolindex.ParseVersion(e.claim.ResourceVersion) {
 		return false
 	}
 	e.claim = claim
@@ -125,7 +130,8 @@ func (e *edited) latest() *v1alpha1.SandboxClaim {
 	return e.claim
 }
 
-func (s *metadataSyncer) NamespaceOf(uid types.UID) string {
+// NamespaceOf implements reconciler.Subreconciler.
+func (s *Syncer) NamespaceOf(uid types.UID) string {
 	if known := s.of(uid); known != nil {
 		return known.namespace
 	}
@@ -133,13 +139,14 @@ func (s *metadataSyncer) NamespaceOf(uid types.UID) string {
 }
 
 // of returns what is known of a claim; nil if it is not among these.
-func (s *metadataSyncer) of(uid types.UID) *edited {
+func (s *Syncer) of(uid types.UID) *edited {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byUID[uid]
 }
 
-func (s *metadataSyncer) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+// Reconcile implements reconciler.Subreconciler.
+func (s *Syncer) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	known := s.of(uid)
 	if known == nil {
 		return 0, nil
@@ -150,7 +157,7 @@ func (s *metadataSyncer) Reconcile(ctx context.Context, uid types.UID) (again ti
 		return 0, nil
 	}
 	again, err = s.sync(ctx, uid, known, claim)
-	if err != nil && throttledFor(err) == 0 {
+	if err != nil && storage.ThrottledFor(err) == 0 {
 		known.held, known.read = nil, false // whatever was written, the store knows
 	}
 	return again, err
@@ -158,8 +165,8 @@ func (s *metadataSyncer) Reconcile(ctx context.Context, uid types.UID) (again ti
 
 // sync does the next step for a claim, and returns after what time to do another; 0 means when
 // there is an event.
-func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
-	now := s.writer.committer.clock.Now()
+func (s *Syncer) sync(ctx context.Context, uid types.UID, known *edited, claim *v1alpha1.SandboxClaim) (time.Duration, error) {
+	now := s.writer.Clock.Now()
 	switch {
 	case !s.reconciler.IsMine(uid):
 		known.held, known.read = nil, false
@@ -168,25 +175,25 @@ func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 		}
 		return 0, nil
 	case claims.MetadataBehind(claim):
-		if !known.rollout.isDone(claim) {
-			known.rollout.begin(claim, now)
+		if !known.rollout.IsDone(claim) {
+			known.rollout.Begin(claim, now)
 		}
-	case known.rollout.isQuiet(now):
+	case known.rollout.IsQuiet(now):
 		s.forget(uid)
 		return 0, nil
-	case known.rollout.spacing.isOver(now):
+	case known.rollout.spacing.IsOver(now):
 		// Nothing is to be brought, also where a change was not: others have brought it, or
 		// the claim is opened again or deleted. Only the backoff is remembered.
-		return known.rollout.spacing.until.Add(quietTime).Sub(now), nil
+		return known.rollout.spacing.Until.Add(quietTime).Sub(now), nil
 	}
-	if !known.rollout.spacing.isOver(now) {
-		return known.rollout.spacing.until.Sub(now), nil
+	if !known.rollout.spacing.IsOver(now) {
+		return known.rollout.spacing.Until.Sub(now), nil
 	}
-	if !known.rollout.isDone(claim) {
+	if !known.rollout.IsDone(claim) {
 		if err := s.read(ctx, known, claim); err != nil {
 			return 0, err
 		}
-		wrote, done, err := s.writer.step(ctx, known.rollout, claim, known.held)
+		wrote, done, err := s.writer.Step(ctx, known.rollout, claim, known.held)
 		if err != nil {
 			return 0, err
 		}
@@ -203,11 +210,11 @@ func (s *metadataSyncer) sync(ctx context.Context, uid types.UID, known *edited,
 }
 
 // read reads the sandboxes of the claim, if they are not known.
-func (s *metadataSyncer) read(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+func (s *Syncer) read(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
 	if known.read {
 		return nil
 	}
-	held, err := s.writer.committer.store.SandboxesOf(ctx, claim)
+	held, err := s.writer.Store.SandboxesOf(ctx, claim)
 	if err != nil {
 		return err
 	}
@@ -229,9 +236,9 @@ func (e *edited) recordWrite(sandboxes []*v1alpha1.Sandbox) {
 }
 
 // recordSynced notes in the claim that its sandboxes have what it says.
-func (s *metadataSyncer) recordSynced(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
-	next := plan.MetadataSynced(claim, &known.rollout.report, known.held, s.writer.committer.clock.Now())
-	if err := s.writer.committer.updateClaim(ctx, next); err != nil {
+func (s *Syncer) recordSynced(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
+	next := plan.MetadataSynced(claim, &known.rollout.report, known.held, s.writer.Clock.Now())
+	if err := storage.UpdateClaim(ctx, s.writer.Store, next); err != nil {
 		return err
 	}
 	known.setClaim(next)
@@ -239,7 +246,7 @@ func (s *metadataSyncer) recordSynced(ctx context.Context, known *edited, claim 
 }
 
 // forget ends the work on a claim, unless it was changed again.
-func (s *metadataSyncer) forget(uid types.UID) {
+func (s *Syncer) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.byUID[uid]; known != nil {
@@ -247,44 +254,4 @@ func (s *metadataSyncer) forget(uid types.UID) {
 			delete(s.byUID, uid)
 		}
 	}
-}
-
-// syncMetadata does the next step for the metadata of a claim that was changed before the claim is
-// Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
-// returns what the plan has to know, or that a transaction was written and the step is over. The metadataSyncer does it for claims that are Completed.
-func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
-	claim, rollout := seen.claim, u.work.metadata
-	switch {
-	case claim.Status.ObservedGeneration == claim.Generation:
-		if rollout != nil && rollout.isQuiet(now) {
-			u.work.metadata = nil
-		}
-		return change, false, nil
-	case len(seen.held) == 0:
-		return change, false, nil
-	case rollout == nil:
-		rollout = newMetadataRollout()
-		u.work.metadata = rollout
-	case rollout.isDone(claim):
-		return plan.MetadataChange{Report: &rollout.report}, false, nil
-	}
-	rollout.begin(claim, now)
-	if now.Before(rollout.next()) || !now.Before(plan.Deadline(claim, u.startTime())) {
-		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
-	}
-	wrote, done, err := f.writer.step(ctx, rollout, claim, seen.held)
-	throttled := throttledFor(err)
-	switch {
-	case throttled > 0: // the rest of the step may have writes that are not rejected
-		rollout.throttledUntil = now.Add(throttled)
-		return plan.MetadataChange{Behind: true}, false, nil
-	case err != nil:
-		return change, false, err
-	case done:
-		return plan.MetadataChange{Report: &rollout.report}, false, nil
-	}
-	if len(wrote) > 0 {
-		u.setWritten(seen, claim, wrote)
-	}
-	return change, true, nil
 }

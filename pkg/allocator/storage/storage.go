@@ -1,21 +1,50 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+// Package storage says what the allocator needs of the API's storage, and measures and traces its transactions.
+package storage
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
-
-	"k8s.io/component-base/tracing"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
-	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
+
+var (
+	// ErrReplan means that a plan did not fit what is stored, and that what was in the way has been removed
+	// from the reservation. The caller plans again.
+	ErrReplan = fmt.Errorf("%w: plan again", reconciler.ErrRequeue)
+
+	// ErrConflict means that the claim, or a sandbox that it holds, is not what the plan was made from.
+	// The caller reads both again and requeues the claim.
+	ErrConflict = fmt.Errorf("%w: the claim or a sandbox of it has changed", reconciler.ErrRequeue)
+)
+
+// ThrottledError means that a write limit was exceeded or etcd is nearly full. Nothing was written.
+// Create returns it; in the background the claim is retried after RetryAfter.
+type ThrottledError struct {
+	// Reason is the message for the client.
+	Reason string
+	// RetryAfter is how long to wait before the retry.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *ThrottledError) Error() string { return e.Reason }
+
+// ThrottledFor returns how long to wait before the retry after a ThrottledError; 0 for other errors.
+func ThrottledFor(err error) time.Duration {
+	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+		return throttled.RetryAfter
+	}
+	return 0
+}
 
 // Store is what the allocator needs of the API's storage.
 type Store interface {
@@ -70,61 +99,28 @@ type Txn interface {
 	Release()
 }
 
-// observedStore is a Store whose transactions are timed and traced.
-type observedStore struct {
-	Store
-	clock clock.PassiveClock
+// CommitTimeout bounds one transaction.
+const CommitTimeout = 10 * time.Second
+
+// Detached returns a context for a transaction. Once that is on its way it is seen through, so that a
+// caller who leaves cannot make its outcome unknown.
+func Detached(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
 
-// Begin implements Store.
-func (s observedStore) Begin() Txn {
-	return &observedTxn{Txn: s.Store.Begin(), clock: s.clock}
-}
-
-// PoolSandboxes implements Store.
-func (s observedStore) PoolSandboxes(ctx context.Context, namespace, set string) ([]*v1alpha1.Sandbox, uint64, error) {
-	ctx, span := tracing.Start(ctx, "Read pool", attribute.String("sandboxset", set))
-	defer span.End(slow)
-	sandboxes, asOf, err := s.Store.PoolSandboxes(ctx, namespace, set)
-	metrics.ObservePoolRead(err)
-	if err != nil {
-		span.RecordError(err)
-		return nil, 0, err
+// UpdateClaim writes a claim alone, as it is to be after the state of its resourceVersion. It returns
+// ErrConflict if the claim is not in that state any more.
+func UpdateClaim(ctx context.Context, store Store, claim *v1alpha1.SandboxClaim) error {
+	txn := store.Begin()
+	defer txn.Release()
+	if err := txn.UpdateClaim(ctx, claim); err != nil {
+		return err
 	}
-	span.AddEvent("Read", attribute.Int("sandboxes", len(sandboxes)))
-	return sandboxes, asOf, nil
-}
-
-// observedTxn times and traces a transaction.
-type observedTxn struct {
-	Txn
-	clock clock.PassiveClock
-	// claim is set if the first object is one.
-	claim bool
-}
-
-// CreateClaim implements Txn.
-func (t *observedTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	t.claim = true
-	return t.Txn.CreateClaim(ctx, claim)
-}
-
-// UpdateClaim implements Txn.
-func (t *observedTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	t.claim = true
-	return t.Txn.UpdateClaim(ctx, claim)
-}
-
-// Commit implements Txn.
-func (t *observedTxn) Commit(ctx context.Context) error {
-	ctx, span := tracing.Start(ctx, "Commit", attribute.Int("objects", t.Len()), attribute.Int("bytes", t.Bytes()))
-	defer span.End(slow)
-	start := t.clock.Now()
-	err := t.Txn.Commit(ctx)
-	result := metrics.ObserveCommit(err, t.claim, t.clock.Since(start))
-	if err != nil {
-		span.AddEvent("Not committed", attribute.String("result", result))
-		span.RecordError(err)
+	within, cancel := Detached(ctx, CommitTimeout)
+	defer cancel()
+	err := txn.Commit(within)
+	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
+		return ErrConflict
 	}
 	return err
 }

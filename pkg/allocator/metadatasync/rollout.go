@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package metadatasync
 
 import (
 	"context"
@@ -11,10 +11,16 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
+	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -25,14 +31,14 @@ const maxCompared = 1000
 // as the first: as long as the longest, so that to wait for the end of each gains nothing.
 const quietTime = 30 * time.Second
 
-// metadataRollout is how far the changed labels, annotations and additionalPodMetadata of a claim have
+// Rollout is how far the changed labels, annotations and additionalPodMetadata of a claim have
 // been written to the sandboxes that it holds: some in each step, in the order of their names. It is
 // used by one goroutine at a time, and all of it can be lost.
 //
 // A change that comes meanwhile goes to the next sandbox first, so that each sandbox is written
 // however often the claim changes. Between the rollouts of one claim is a backoff, which grows while
 // changes go on, because each of them writes all sandboxes of the claim and all their pods.
-type metadataRollout struct {
+type Rollout struct {
 	// generation is the one of the claim that is rolled out; 0 before the first.
 	generation int64
 	// checked are the names of those that have it, and after the last of them.
@@ -42,47 +48,48 @@ type metadataRollout struct {
 	room     int
 	report   plan.MetadataReport
 	heldBack map[string]struct{}
-	spacing  backoff
+	spacing  reconciler.Backoff
 	// throttledUntil is until when the write limits reject the next step.
 	throttledUntil time.Time
 }
 
-func newMetadataRollout() *metadataRollout {
-	return &metadataRollout{
+// NewRollout returns a Rollout that has not begun.
+func NewRollout() *Rollout {
+	return &Rollout{
 		room:    etcdtxn.MaxOps - 1,
-		spacing: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		spacing: reconciler.NewBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
 	}
 }
 
-// begin begins a rollout of the current state of the claim, unless it has begun already. If one of an
+// Begin begins a rollout of the current state of the claim, unless it has begun already. If one of an
 // older state has written something, the new one has to wait for the backoff.
-func (r *metadataRollout) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
+func (r *Rollout) Begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	if r.generation != claim.Generation {
 		if r.checked != nil && r.report.Changed > 0 {
-			r.spacing.start(now)
+			r.spacing.Start(now)
 		}
 		r.generation, r.checked, r.report, r.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
 	}
 }
 
-// next returns when the rollout may write again.
-func (r *metadataRollout) next() time.Time {
-	if r.throttledUntil.After(r.spacing.until) {
+// Next returns when the rollout may write again.
+func (r *Rollout) Next() time.Time {
+	if r.throttledUntil.After(r.spacing.Until) {
 		return r.throttledUntil
 	}
-	return r.spacing.until
+	return r.spacing.Until
 }
 
-// isQuiet reports whether the backoff need not be remembered any more.
-func (r *metadataRollout) isQuiet(now time.Time) bool { return r.spacing.isOver(now.Add(-quietTime)) }
+// IsQuiet reports whether the backoff need not be remembered any more.
+func (r *Rollout) IsQuiet(now time.Time) bool { return r.spacing.IsOver(now.Add(-quietTime)) }
 
-// isDone reports whether all sandboxes have the metadata of the claim as it is.
-func (r *metadataRollout) isDone(claim *v1alpha1.SandboxClaim) bool {
+// IsDone reports whether all sandboxes have the metadata of the claim as it is.
+func (r *Rollout) IsDone(claim *v1alpha1.SandboxClaim) bool {
 	return r.generation == claim.Generation && r.checked == nil
 }
 
 // end notes that all sandboxes have been looked at.
-func (r *metadataRollout) end(now time.Time) {
+func (r *Rollout) end(now time.Time) {
 	r.checked = nil
 	r.report.HeldBack = nil
 	for key := range r.heldBack {
@@ -91,13 +98,13 @@ func (r *metadataRollout) end(now time.Time) {
 	slices.Sort(r.report.HeldBack)
 	r.heldBack = nil
 	if r.report.Changed > 0 {
-		r.spacing.start(now)
+		r.spacing.Start(now)
 	}
 }
 
 // left returns the sandboxes that are not checked yet, of all that the claim holds, ordered by name:
 // first those after the last one that was checked.
-func (r *metadataRollout) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
+func (r *Rollout) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
 	first := sort.Search(len(held), func(i int) bool { return held[i].Name > r.after })
 	var left []*v1alpha1.Sandbox
 	for _, sb := range slices.Concat(held[first:], held[:first]) {
@@ -109,29 +116,38 @@ func (r *metadataRollout) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
 	return left
 }
 
+// Throttle notes until when the write limits reject the next step.
+func (r *Rollout) Throttle(until time.Time) { r.throttledUntil = until }
+
+// Report returns what the rollout has done.
+func (r *Rollout) Report() *plan.MetadataReport { return &r.report }
+
 // markChecked records that a sandbox has what the claim says.
-func (r *metadataRollout) markChecked(sb *v1alpha1.Sandbox) {
+func (r *Rollout) markChecked(sb *v1alpha1.Sandbox) {
 	r.checked[sb.Name] = struct{}{}
 	r.after = sb.Name
 }
 
-// metadataWriter writes the metadata of claims to their sandboxes.
-type metadataWriter struct {
-	templates *candidates.Templates
-	committer *committer
+// Writer writes the metadata of claims to their sandboxes. Its fields are set before its first use.
+type Writer struct {
+	Templates *candidates.Templates
+	Store     storage.Store
+	Clock     clock.PassiveClock
+	Throttles *throttles.Throttles
+	Lag       *metrics.Lag
 }
 
-// step writes the metadata of a claim, for which the rollout has begun, to some of the sandboxes that
+// Step writes the metadata of a claim, for which the rollout has begun, to some of the sandboxes that
 // it holds, ordered by name, in one transaction at most, and returns what it wrote. done reports
-// whether there are none left. errConflict means that claim or sandboxes are not as they were seen;
+// whether there are none left. storage.ErrConflict means that claim or sandboxes are not as they were seen;
 // nothing was written then.
-func (w *metadataWriter) step(ctx context.Context, r *metadataRollout, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
+func (w *Writer) Step(ctx context.Context, r *Rollout, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
 	left := r.left(held)
 	if len(left) == 0 {
-		r.end(w.committer.clock.Now())
+		r.end(w.Clock.Now())
 		return nil, true, nil
 	}
-	txn := w.committer.store.Begin()
+	txn := w.Store.Begin()
 	defer txn.Release()
 	if err := txn.ExpectClaim(claim); err != nil {
 		return nil, false, err
@@ -141,22 +157,22 @@ func (w *metadataWriter) step(ctx context.Context, r *metadataRollout, claim *v1
 		return nil, false, err
 	}
 	if len(batch.next) > 0 {
-		key := limitKey{namespace: claim.Namespace}
-		if throttled := w.committer.throttles.delay(key, claim.UID, w.committer.clock.Now()); throttled > 0 {
-			return nil, false, &ThrottledError{RetryAfter: throttled}
+		key := throttles.Key{Namespace: claim.Namespace}
+		if throttled := w.Throttles.Delay(key, claim.UID, w.Clock.Now()); throttled > 0 {
+			return nil, false, &storage.ThrottledError{RetryAfter: throttled}
 		}
-		defer w.committer.throttles.done(key, claim.UID)
+		defer w.Throttles.Done(key, claim.UID)
 		// It counts for no user: any user with the right to change the claim may have caused it.
 		txn.AllowThrottling()
-		within, cancel := detached(ctx, commitTimeout)
+		within, cancel := storage.Detached(ctx, storage.CommitTimeout)
 		defer cancel()
 		if err := w.commit(within, txn, r, batch); err != nil {
-			if retryAfter := throttledFor(err); retryAfter > 0 {
-				w.committer.throttles.rejected(key, retryAfter, w.committer.clock.Now())
+			if retryAfter := storage.ThrottledFor(err); retryAfter > 0 {
+				w.Throttles.Rejected(key, retryAfter, w.Clock.Now())
 			}
 			return nil, false, err
 		}
-		w.committer.throttles.accepted(key)
+		w.Throttles.Accepted(key)
 	}
 	for _, sb := range batch.looked {
 		r.markChecked(sb)
@@ -184,13 +200,13 @@ type batch struct {
 }
 
 // fill puts what becomes of sandboxes into a transaction, until it is full.
-func (w *metadataWriter) fill(ctx context.Context, txn Txn, r *metadataRollout, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
+func (w *Writer) fill(ctx context.Context, txn storage.Txn, r *Rollout, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
 	marks, err := plan.NewMarks(claim)
 	if err != nil {
 		return nil, err
 	}
 	b := &batch{marks: marks}
-	bad := w.templates.AgentMetadataRefusal(claim)
+	bad := w.Templates.AgentMetadataRefusal(claim)
 	b.invalid = bad != nil
 	policies := podPolicies{writer: w, claim: claim, known: map[poolLabels]podPolicy{}}
 	for _, sb := range left {
@@ -227,17 +243,17 @@ func (w *metadataWriter) fill(ctx context.Context, txn Txn, r *metadataRollout, 
 
 // commit commits a batch. One that etcd takes no more of leaves less room for the next; one
 // sandbox that it does not take stays as it is.
-func (w *metadataWriter) commit(ctx context.Context, txn Txn, r *metadataRollout, b *batch) error {
+func (w *Writer) commit(ctx context.Context, txn storage.Txn, r *Rollout, b *batch) error {
 	err := txn.Commit(ctx)
 	var conflict *etcdtxn.ConflictError
 	switch {
 	case err == nil:
-		w.committer.lag.Expect(version(b.next[0]))
+		w.Lag.Expect(poolindex.ParseVersion(b.next[0].ResourceVersion))
 	case errors.As(err, &conflict):
-		return errConflict
+		return storage.ErrConflict
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:
 		r.room = len(b.next) / 2
-		return errReplan
+		return storage.ErrReplan
 	case errors.Is(err, etcdtxn.ErrTooLarge):
 		b.kept, b.next = append(b.kept, "sandbox "+b.next[0].Name+" is too large to be changed"), nil
 		return nil
@@ -261,7 +277,7 @@ var nothingNew = &v1alpha1.PodMetadataPolicy{}
 // the sets and templates say now: not as a cache says, which may not have heard yet that a
 // policy has become narrower.
 type podPolicies struct {
-	writer *metadataWriter
+	writer *Writer
 	claim  *v1alpha1.SandboxClaim
 	known  map[poolLabels]podPolicy
 	// sets are those of the namespace, by name; nil before they were read.
@@ -298,7 +314,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 		if name == "" {
 			return podPolicy{nothingNew, time.Time{}}, nil
 		}
-		policy, err := p.writer.templates.PodMetadataOfTemplate(ctx, p.claim.Namespace, name, p.writer.committer.store.TemplatesNow())
+		policy, err := p.writer.Templates.PodMetadataOfTemplate(ctx, p.claim.Namespace, name, p.writer.Store.TemplatesNow())
 		return podPolicy{policy, time.Time{}}, err
 	}
 	if err := p.readSets(ctx); err != nil {
@@ -308,7 +324,7 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 	if set == nil {
 		return podPolicy{nothingNew, time.Time{}}, nil
 	}
-	policy, err := p.writer.templates.PodMetadataOf(ctx, set, p.writer.committer.store.TemplatesNow())
+	policy, err := p.writer.Templates.PodMetadataOf(ctx, set, p.writer.Store.TemplatesNow())
 	return podPolicy{policy, set.CreationTimestamp.Time}, err
 }
 
@@ -317,7 +333,7 @@ func (p *podPolicies) readSets(ctx context.Context) error {
 	if p.sets != nil {
 		return nil
 	}
-	all, _, err := p.writer.committer.store.Sets(ctx, p.claim.Namespace)
+	all, _, err := p.writer.Store.Sets(ctx, p.claim.Namespace)
 	if err != nil {
 		return err
 	}

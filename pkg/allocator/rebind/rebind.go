@@ -1,7 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+// Package rebind opens claims of agent-sandbox again that have lost their sandbox.
+package rebind
 
 import (
 	"context"
@@ -10,24 +11,28 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// rebindsAtOnce is how many claims that may have lost their sandbox a server looks at at the same time,
+// AtOnce is how many claims that may have lost their sandbox a server looks at at the same time,
 // so that the others of the workers go on binding.
-const rebindsAtOnce = 8
+const AtOnce = 8
 
-// rebinder opens claims again that are bound for as long as they exist and have lost their
-// sandbox; then they are unfinished, and the finisher binds another to them. It knows a claim
+// Rebinder opens claims again that are bound for as long as they exist and have lost their
+// sandbox; then they are unfinished, and the allocator binds another to them. It knows a claim
 // from when there may be a reason to look at it until it has been looked at. What it does
 // follows from the store: the claim, and the sandbox that it names.
-type rebinder struct {
+type Rebinder struct {
 	reconciler *reconciler.Reconciler
-	committer  *committer
+	store      storage.Store
+	clock      clock.PassiveClock
 
 	mu    sync.Mutex
 	known map[types.UID]suspect
@@ -43,42 +48,43 @@ type suspect struct {
 	events int
 }
 
-func newRebinder(r *reconciler.Reconciler, c *committer) *rebinder {
-	return &rebinder{reconciler: r, committer: c, known: map[types.UID]suspect{}}
+// New returns a Rebinder that knows no claims.
+func New(r *reconciler.Reconciler, store storage.Store, c clock.PassiveClock) *Rebinder {
+	return &Rebinder{reconciler: r, store: store, clock: c, known: map[types.UID]suspect{}}
 }
 
-// observeSandbox takes in the state of a sandbox: one that is being deleted is lost to its claim.
-func (r *rebinder) observeSandbox(sb *v1alpha1.Sandbox) {
+// ObserveSandbox takes in the state of a sandbox: one that is being deleted is lost to its claim.
+func (r *Rebinder) ObserveSandbox(sb *v1alpha1.Sandbox) {
 	if sb.DeletionTimestamp != nil {
-		r.observeSandboxDeleted(sb)
+		r.ObserveSandboxDeleted(sb)
 	}
 }
 
-// observeSandboxDeleted takes in that a sandbox is gone.
-func (r *rebinder) observeSandboxDeleted(sb *v1alpha1.Sandbox) {
+// ObserveSandboxDeleted takes in that a sandbox is gone.
+func (r *Rebinder) ObserveSandboxDeleted(sb *v1alpha1.Sandbox) {
 	uid, name := types.UID(sb.Annotations[v1alpha1.AnnotationOwner]), sb.Labels[v1alpha1.LabelClaimName]
 	if v1alpha1.OfAgentSandbox(sb) && uid != "" && name != "" {
 		r.enqueue(uid, suspect{NamespacedName: types.NamespacedName{Namespace: sb.Namespace, Name: name}})
 	}
 }
 
-// observeClaim takes in the state of a claim. One that says that its sandbox is missing is
+// ObserveClaim takes in the state of a claim. One that says that its sandbox is missing is
 // looked at: the controller that follows sandboxes has seen what no watch of this server shows, such
 // as a sandbox that is another's.
-func (r *rebinder) observeClaim(claim *v1alpha1.SandboxClaim) {
-	if claims.SaysMissing(claim) && plan.CanRebind(claim, r.committer.clock.Now()) {
+func (r *Rebinder) ObserveClaim(claim *v1alpha1.SandboxClaim) {
+	if claims.SaysMissing(claim) && plan.CanRebind(claim, r.clock.Now()) {
 		r.enqueue(claim.UID, suspect{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
 	}
 }
 
-// listed takes in a claim of a list: it may have lost its sandbox while no server was there.
-func (r *rebinder) listed(claim *v1alpha1.SandboxClaim) {
-	if plan.CanRebind(claim, r.committer.clock.Now()) {
+// Listed takes in a claim of a list: it may have lost its sandbox while no server was there.
+func (r *Rebinder) Listed(claim *v1alpha1.SandboxClaim) {
+	if plan.CanRebind(claim, r.clock.Now()) {
 		r.enqueue(claim.UID, suspect{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, listed: claim})
 	}
 }
 
-func (r *rebinder) enqueue(uid types.UID, at suspect) {
+func (r *Rebinder) enqueue(uid types.UID, at suspect) {
 	r.mu.Lock()
 	known, ok := r.known[uid]
 	if ok && known.listed == nil {
@@ -90,8 +96,8 @@ func (r *rebinder) enqueue(uid types.UID, at suspect) {
 	r.reconciler.Queue.Add(uid)
 }
 
-// wake looks again at all that are known, because the servers are others.
-func (r *rebinder) wake() {
+// Wake looks again at all that are known, because the servers are others.
+func (r *Rebinder) Wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid := range r.known {
@@ -99,7 +105,7 @@ func (r *rebinder) wake() {
 	}
 }
 
-func (r *rebinder) get(uid types.UID) (suspect, bool) {
+func (r *Rebinder) get(uid types.UID) (suspect, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, ok := r.known[uid]
@@ -107,7 +113,7 @@ func (r *rebinder) get(uid types.UID) (suspect, bool) {
 }
 
 // forget forgets a claim that has been looked at, unless there was another event.
-func (r *rebinder) forget(uid types.UID, at suspect) {
+func (r *Rebinder) forget(uid types.UID, at suspect) {
 	r.mu.Lock()
 	if r.known[uid].events == at.events {
 		delete(r.known, uid)
@@ -115,12 +121,14 @@ func (r *rebinder) forget(uid types.UID, at suspect) {
 	r.mu.Unlock()
 }
 
-func (r *rebinder) NamespaceOf(uid types.UID) string {
+// NamespaceOf implements reconciler.Subreconciler.
+func (r *Rebinder) NamespaceOf(uid types.UID) string {
 	at, _ := r.get(uid)
 	return at.Namespace
 }
 
-func (r *rebinder) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+// Reconcile implements reconciler.Subreconciler.
+func (r *Rebinder) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	if at, ok := r.get(uid); ok {
 		return r.rebind(ctx, uid, at)
 	}
@@ -129,12 +137,12 @@ func (r *rebinder) Reconcile(ctx context.Context, uid types.UID) (again time.Dur
 
 // sandboxOf returns the sandbox that a claim names, no older than a resourceVersion; nil if
 // there is none.
-func (r *rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, notOlderThan uint64) (*v1alpha1.Sandbox, error) {
+func (r *Rebinder) sandboxOf(ctx context.Context, claim *v1alpha1.SandboxClaim, notOlderThan uint64) (*v1alpha1.Sandbox, error) {
 	name := claims.AgentSandbox(claim)
 	if name == "" {
 		return nil, nil
 	}
-	return r.committer.store.Sandbox(ctx, claim.Namespace, name, notOlderThan)
+	return r.store.Sandbox(ctx, claim.Namespace, name, notOlderThan)
 }
 
 // otherServer is after what time a server looks whether the one that a claim belongs to has
@@ -143,23 +151,23 @@ const otherServer = 30 * time.Second
 
 // rebind reopens a claim that has lost its sandbox, and returns after what time to look
 // again; 0 means when there is an event.
-func (r *rebinder) rebind(ctx context.Context, uid types.UID, at suspect) (time.Duration, error) {
+func (r *Rebinder) rebind(ctx context.Context, uid types.UID, at suspect) (time.Duration, error) {
 	if at.listed != nil {
 		if sb, err := r.sandboxOf(ctx, at.listed, 0); err == nil && !plan.HasLostSandbox(at.listed, sb) {
 			r.forget(uid, at)
 			return 0, nil
 		}
 	}
-	claim, err := r.committer.store.Claim(ctx, at.Namespace, at.Name)
+	claim, err := r.store.Claim(ctx, at.Namespace, at.Name)
 	if err != nil {
 		return 0, err
 	}
-	now := r.committer.clock.Now()
+	now := r.clock.Now()
 	if claim == nil || claim.UID != uid || !plan.CanRebind(claim, now) {
 		r.forget(uid, at)
 		return 0, nil
 	}
-	sb, err := r.sandboxOf(ctx, claim, version(claim))
+	sb, err := r.sandboxOf(ctx, claim, poolindex.ParseVersion(claim.ResourceVersion))
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +181,7 @@ func (r *rebinder) rebind(ctx context.Context, uid types.UID, at suspect) (time.
 	if rest := plan.ReopenTime(claim).Sub(now); rest > 0 {
 		return rest, nil
 	}
-	if err := r.committer.updateClaim(ctx, plan.Reopen(claim, now)); err != nil {
+	if err := storage.UpdateClaim(ctx, r.store, plan.Reopen(claim, now)); err != nil {
 		return 0, err
 	}
 	klog.FromContext(ctx).V(2).Info("Reopened claim that has lost its sandbox", "claim", at.NamespacedName)
