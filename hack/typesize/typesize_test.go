@@ -36,7 +36,7 @@ func (s size) isLarge() bool { return s.methods > maxMethods || s.fields > maxFi
 // gets smaller.
 var exceptions = map[string]size{
 	"pkg/apiserver.allocation":           {8, 15},
-	"pkg/apiserver/limits.watchWriter":          {6, 18},
+	"pkg/apiserver/limits.watchWriter":   {6, 18},
 	"pkg/apiserver/agentruntime.Setup":   {23, 10},
 	"pkg/apiserver/agentruntime.Worker":  {12, 13},
 	"pkg/apiserver/agentruntime.work":    {18, 16},

@@ -150,7 +150,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.Index.Prefer(prefers)
 	a.reconciler.SetPreference(prefers)
-	a.finisher.runtimes.peers.Store(&peers{self: self, servers: servers})
+	a.finisher.runtimes.SetPeers(self, servers)
 	a.finisher.unfinished.wake()
 	a.metadata.Wake()
 	a.rebinder.Wake()

@@ -52,7 +52,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 		warn(ctx, claim, c.reservation.notDone)
 		return stored, nil
 	}
-	a.finisher.runtimes.setUpRuntimes(u)
+	a.finisher.setUpRuntimes(u)
 	isHopeless := u.outlook.hopeless // before begin, after which others write it
 	c.claims.begin(u, claim.UID)
 	if !isHopeless && a.reconciler.IsRunning() {
@@ -96,7 +96,7 @@ func (c *creation) end() {
 func (a *Allocator) first(ctx context.Context, c *creation) (*v1alpha1.SandboxClaim, error) {
 	try := &attempt{finder: finder{supplier: a.supplier, reservation: c.reservation}, state: plan.State{Claim: c.claim, New: true, Start: c.now}}
 	if claims.Mounts(c.claim) {
-		try.state.Setups, _ = a.finisher.runtimes.setupsOf(c.open(ctx), nil)
+		try.state.Setups, _ = a.finisher.runtimes.Known(c.open(ctx).work.setups, nil)
 	}
 	isDetached := false
 	for {

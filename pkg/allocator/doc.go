@@ -16,7 +16,7 @@
 //   - the finisher (finish.go), for what one transaction could not finish: as long as the create
 //     waits and after that, until the claim's timeout, also after a restart, also on another server
 //     (ownership.go). unfinished.go has what is known of such a claim, and unfinishedclaims.go has
-//     all of them. setup.go calls the agent-runtimes of their sandboxes.
+//     all of them. The package runtimesetup calls the agent-runtimes of their sandboxes.
 //   - the Rebinder of the package rebind, for claims of agent-sandbox that have lost their sandbox.
 //   - the Syncer of the package metadatasync, for claims that are Completed and have been given other
 //     labels or annotations since.

@@ -20,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
 	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -41,15 +42,15 @@ type finisher struct {
 	writer    *metadatasync.Writer
 	// unfinished are the claims that are not at their end.
 	unfinished *unfinishedClaims
-	runtimes   *runtimeCaller
+	runtimes   *runtimesetup.Caller
 	// reports limits the writes that only report what claims wait for, and reportedAt is when those at
 	// the front of the queue were woken for that last.
 	reports    *fairness.SharedLimiters
 	reportedAt time.Time
 }
 
-func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
-	runtimes := newRuntimeCaller(r, c.clock, setUp)
+func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow time.Duration, setUp runtimesetup.SetUp) *finisher {
+	runtimes := runtimesetup.NewCaller(r, c.clock, setUp)
 	return &finisher{
 		supplier: p, committer: c, writer: &metadatasync.Writer{
 			Templates: p.templates, Store: c.store, Clock: c.clock, Throttles: c.throttles, Lag: c.lag,
@@ -81,7 +82,7 @@ func (f *finisher) NamespaceOf(uid types.UID) string {
 }
 
 func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	defer f.runtimes.share.Wake() // it may have made the claim due for a setup that is not needed
+	defer f.runtimes.Share.Wake() // it may have made the claim due for a setup that is not needed
 	u := f.unfinished.toWorkAt(uid)
 	if u == nil {
 		return 0, nil
@@ -144,7 +145,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 		u.setHeld(seen, held)
 		seen.held = u.snapshot().held
 	}
-	u.work.setups.clearNotified()
+	u.work.setups.ClearNotified()
 	metadata, stepped, err := f.syncMetadata(ctx, u, seen, now)
 	if stepped || err != nil {
 		return reconciler.Soon, err
@@ -158,7 +159,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	try := &attempt{finder: finder{supplier: f.supplier, reservation: u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if try.state.Setups, hopeless = f.runtimes.setupsOf(u, seen.held); u.work.reservation.refused == nil {
+	if try.state.Setups, hopeless = f.runtimes.Known(u.work.setups, seen.held); u.work.reservation.refused == nil {
 		u.work.reservation.refused = hopeless
 	}
 	p, err := try.plan(ctx)
@@ -168,7 +169,7 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	u.recordPlan(&try.state, p)
 	hold := f.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
-		f.runtimes.setUpRuntimes(u)
+		f.setUpRuntimes(u)
 		waitFor(try, p)
 		return f.nextCheck(u, try, p, hold), nil
 	}
@@ -216,6 +217,17 @@ func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen vi
 	return change, true, nil
 }
 
+// setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
+// due. It is called when what was planned is written, and makes no transaction wait.
+func (f *finisher) setUpRuntimes(u *unfinishedClaim) {
+	seen := u.snapshot()
+	if len(seen.held) == 0 {
+		u.work.setups.KeepOnly(nil)
+		return
+	}
+	f.runtimes.Begin(u.work.setups, plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held}, u.work.span)
+}
+
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
 // deadline, its spec has changed, or it holds sandboxes that are starting.
 func canAdvance(u *unfinishedClaim, seen view, now time.Time) bool {
@@ -252,7 +264,7 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		f.unfinished.forget(u, p.Claim.UID)
 		return 0, nil
 	}
-	f.runtimes.setUpRuntimes(u)
+	f.setUpRuntimes(u)
 	waitFor(try, p)
 	return reconciler.Soon, nil
 }
@@ -318,7 +330,7 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClai
 	u.work.reservation.release(f.committer.queue)
 	u.waiter.Leave()
 	isMine := f.ownership.isMine(uid, u)
-	u.work.setups.keepOnly(nil)
+	u.work.setups.KeepOnly(nil)
 	if isMine {
 		held, err := f.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -82,7 +83,7 @@ type work struct {
 	// notes is the backoff of writes that bind nothing and end nothing.
 	notes reconciler.Backoff
 	// setups are the runtimes that are set up for the claim.
-	setups *setups
+	setups *runtimesetup.Setups
 	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
 	metadata *metadatasync.Rollout
 	// span is that of the create, in whose trace the work is; nil if there was none here.
@@ -93,15 +94,11 @@ type work struct {
 	mine bool
 }
 
-// progressInterval is how often a claim's progress is written while nothing but its
-// count changes, or that of its resizes.
-const progressInterval = 500 * time.Millisecond
-
 func newWork(r *reservation) *work {
 	return &work{
 		reservation: r,
-		setups:      newSetups(),
-		notes:       reconciler.NewBackoff(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
+		setups:      runtimesetup.New(),
+		notes:       reconciler.NewBackoff(wait.Backoff{Duration: plan.ProgressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
 	}
 }
 
@@ -112,7 +109,7 @@ func newWork(r *reservation) *work {
 func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
 	case p.IsOnlyProgress(w.reservation.room):
-		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
+		return max(0, w.wroteAt.Add(plan.ProgressInterval).Sub(now))
 	case p.ChangesSandboxes() || p.Ends() || p.ObservesSpec():
 		return 0
 	}

@@ -1,53 +1,31 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package runtimesetup
 
 import (
 	"context"
 	"errors"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
-	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-const (
-	// setupsOfClaim is how many runtimes are set up for one claim at a time.
-	setupsOfClaim = 512
-	// setupsAtOnce is about how many a server sets up at a time. A namespace has as many of
-	// them as it leaves to others.
-	setupsAtOnce = 4096
-)
+// setupsOfClaim is how many runtimes are set up for one claim at a time.
+const setupsOfClaim = 512
 
-// setupFunc is Options.SetUp.
-type setupFunc func(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error
-
-// noSetUp is for a server that is built without a client of runtimes: what it cannot set
-// up must not count.
-func noSetUp(context.Context, *v1alpha1.SandboxClaim, *v1alpha1.Sandbox) error {
-	return &claims.SetupError{
-		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed, Hopeless: true,
-		Message: "this server cannot set up agent-runtimes; a claim with skipInitRuntime does without",
-	}
-}
-
-// setups are the runtimes that this server sets up for one claim: in memory, until a
+// Setups are the runtimes that this server sets up for one claim: in memory, until a
 // transaction has what came of it. All of it can be lost.
-type setups struct {
+type Setups struct {
 	// nonce distinguishes this work on the claim from any other, also of this server.
 	nonce string
 
@@ -55,12 +33,14 @@ type setups struct {
 	// calls are by the UIDs of the sandboxes, and next those that have not begun.
 	calls map[types.UID]*setupCall
 	next  []*setupCall
+	// span is that of the create of the claim; nil if there was none here.
+	span trace.Span
 	// callers is how many goroutines there are.
 	callers int
 	// isNotified is set if the claim is due already for the calls that have ended.
 	isNotified bool
 	// hopeless is why no sandbox of the claim can be set up; nil if none has said so.
-	hopeless *RefusedError
+	hopeless *plan.RefusedError
 }
 
 // setupCall is the setting up of one runtime.
@@ -83,19 +63,20 @@ func newSetupCall(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) *setupCall
 	return &setupCall{claim: claim, sb: sb, runtime: plan.RuntimeOf(sb)}
 }
 
-func newSetups() *setups {
-	return &setups{nonce: string(uuid.NewUUID()), calls: map[types.UID]*setupCall{}}
+// New returns Setups without calls.
+func New() *Setups {
+	return &Setups{nonce: string(uuid.NewUUID()), calls: map[types.UID]*setupCall{}}
 }
 
-// clearNotified records that the step which begins now sees the results of all calls that have ended so far.
-func (s *setups) clearNotified() {
+// ClearNotified records that the step which begins now sees the results of all calls that have ended so far.
+func (s *Setups) ClearNotified() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isNotified = false
 }
 
 // results are how the calls ended that have ended, and why there is no hope for others.
-func (s *setups) results() (map[types.UID]plan.SetupResult, *RefusedError) {
+func (s *Setups) results() (map[types.UID]plan.SetupResult, *plan.RefusedError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ended map[types.UID]plan.SetupResult // most claims have none
@@ -110,18 +91,18 @@ func (s *setups) results() (map[types.UID]plan.SetupResult, *RefusedError) {
 	return ended, s.hopeless
 }
 
-// hasCalls reports whether there is anything that only this server knows, or will know.
-func (s *setups) hasCalls() bool {
+// HasCalls reports whether there is anything that only this server knows, or will know.
+func (s *Setups) HasCalls() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls) > 0
 }
 
-// keepOnly cancels and forgets all calls but those of sandboxes that are starting, and whose
+// KeepOnly cancels and forgets all calls but those of sandboxes that are starting, and whose
 // runtime is the one that was called: one that has started anew knows nothing of it, and
 // at the address may be another pod by now. Where volumes may have been mounted into it,
 // it has failed: they are not mounted twice.
-func (s *setups) keepOnly(held []*v1alpha1.Sandbox) {
+func (s *Setups) KeepOnly(held []*v1alpha1.Sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.calls) == 0 {
@@ -165,9 +146,10 @@ func startedAnew() *claims.SetupError {
 }
 
 // add adds calls for sandboxes that have none.
-func (s *setups) add(state *plan.State, all []*v1alpha1.Sandbox) {
+func (s *Setups) add(state *plan.State, all []*v1alpha1.Sandbox, span trace.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.span = span
 	for _, sb := range all {
 		if s.calls[sb.UID] == nil {
 			call := newSetupCall(state.Claim, sb)
@@ -180,7 +162,7 @@ func (s *setups) add(state *plan.State, all []*v1alpha1.Sandbox) {
 
 // take returns the next call for another goroutine; nil if there is none, or if there are
 // goroutines enough.
-func (s *setups) take() *setupCall {
+func (s *Setups) take() *setupCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.next) > 0 && s.callers < setupsOfClaim {
@@ -195,7 +177,7 @@ func (s *setups) take() *setupCall {
 }
 
 // requeue undoes take.
-func (s *setups) requeue(call *setupCall) {
+func (s *Setups) requeue(call *setupCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.callers--
@@ -203,11 +185,14 @@ func (s *setups) requeue(call *setupCall) {
 }
 
 // begin returns the context of a call; nil if it is canceled.
-func (s *setups) begin(ctx context.Context, call *setupCall, now time.Time) context.Context {
+func (s *Setups) begin(ctx context.Context, call *setupCall, now time.Time) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if call.canceled {
 		return nil
+	}
+	if s.span != nil {
+		ctx = trace.ContextWithSpan(ctx, s.span)
 	}
 	ctx, call.cancel = context.WithTimeout(ctx, call.by.Sub(now))
 	return ctx
@@ -216,7 +201,7 @@ func (s *setups) begin(ctx context.Context, call *setupCall, now time.Time) cont
 // end takes in how a call ended, and returns when the claim is due because of that: at once
 // where it was the last, so that the whole of a claim is one transaction, and otherwise
 // after the progress interval, or never if that is due already.
-func (s *setups) end(call *setupCall, err error) (after time.Duration, due bool) {
+func (s *Setups) end(call *setupCall, err error) (after time.Duration, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.callers--
@@ -228,12 +213,12 @@ func (s *setups) end(call *setupCall, err error) (after time.Duration, due bool)
 	}
 	call.result = &plan.SetupResult{Failed: setupError(err)}
 	if f := call.result.Failed; f != nil && f.Hopeless && s.hopeless == nil {
-		s.hopeless = &RefusedError{Reason: f.Reason, Message: f.Message}
+		s.hopeless = &plan.RefusedError{Reason: f.Reason, Message: f.Message}
 	}
 	for _, other := range s.calls {
 		if other.result == nil {
 			due, s.isNotified = !s.isNotified, true
-			return progressInterval, due
+			return plan.ProgressInterval, due
 		}
 	}
 	s.isNotified = true
@@ -254,97 +239,3 @@ func setupError(err error) *claims.SetupError {
 	}
 	return failed
 }
-
-// runtimeCaller sets up the agent-runtimes of what claims hold.
-type runtimeCaller struct {
-	reconciler *reconciler.Reconciler
-	clock      clock.PassiveClock
-	// share keeps the setting up of runtimes from being one namespace's.
-	share *fairness.WorkShare
-	setUp setupFunc
-	// peers are the servers of the store; nil before they are known.
-	peers atomic.Pointer[peers]
-}
-
-func newRuntimeCaller(r *reconciler.Reconciler, c clock.PassiveClock, setUp setupFunc) *runtimeCaller {
-	if setUp == nil {
-		setUp = noSetUp
-	}
-	return &runtimeCaller{reconciler: r, clock: c, share: fairness.NewWorkShare(setupsAtOnce, r.Queue.Add), setUp: setUp}
-}
-
-// setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
-// and why none of them can be set up; nil if that is not known.
-func (c *runtimeCaller) setupsOf(u *unfinishedClaim, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
-	u.work.setups.keepOnly(held)
-	results, hopeless := u.work.setups.results()
-	known := plan.Setups{Results: results}
-	if peers := c.peers.Load(); peers != nil {
-		known.Mounting, known.Servers = peers.mark(u.work.setups), peers.servers
-	}
-	return known, hopeless
-}
-
-// setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
-// due. It is called when what was planned is written, and makes no transaction wait.
-func (c *runtimeCaller) setUpRuntimes(u *unfinishedClaim) {
-	seen := u.snapshot()
-	if len(seen.held) == 0 {
-		u.work.setups.keepOnly(nil)
-		return
-	}
-	state := plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Now: c.clock.Now()}
-	state.Setups, _ = c.setupsOf(u, seen.held)
-	u.work.setups.add(&state, state.ToSetUp())
-	c.callAll(u)
-}
-
-// callAll begins the calls of a claim, as many as may be at a time. The end of one
-// begins the next, and so does the share when it has room.
-func (c *runtimeCaller) callAll(u *unfinishedClaim) {
-	s := u.work.setups
-	for call := s.take(); call != nil; call = s.take() {
-		namespace, uid := call.claim.Namespace, call.claim.UID
-		if !c.share.Begin(namespace, uid) {
-			s.requeue(call)
-			return
-		}
-		if !c.reconciler.Background(func(ctx context.Context) { c.call(ctx, u, call) }) {
-			s.requeue(call)
-			c.share.End(namespace)
-			return
-		}
-	}
-}
-
-// call sets up one runtime.
-func (c *runtimeCaller) call(ctx context.Context, u *unfinishedClaim, call *setupCall) {
-	s, begin := u.work.setups, c.clock.Now()
-	var err error
-	if within := s.begin(ctx, call, begin); within != nil {
-		if u.work.span != nil {
-			within = trace.ContextWithSpan(within, u.work.span)
-		}
-		err = c.setUp(within, call.claim, call.sb)
-		metrics.ObserveSetup(err, c.clock.Since(begin))
-	}
-	after, due := s.end(call, err)
-	c.share.End(call.claim.Namespace)
-	if ctx.Err() != nil {
-		return // another server goes on
-	}
-	if due {
-		c.reconciler.Queue.AddAfter(call.claim.UID, after)
-	}
-	c.callAll(u)
-}
-
-// peers are the servers of the store, as far as this one knows.
-type peers struct {
-	self string
-	// servers are nil where they are not known.
-	servers []string
-}
-
-// mark is the AnnotationMounting of this server's work on a claim.
-func (p *peers) mark(s *setups) string { return p.self + "/" + s.nonce }
