@@ -70,6 +70,7 @@ pkg/allocator/queue: pkg/poolindex
 pkg/allocator/rebind: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/allocator/reconciler pkg/allocator/storage pkg/claims pkg/poolindex
 pkg/allocator/reconciler: pkg/fairness | runtime server etcd
 pkg/allocator/runtimesetup: apis/sandbox/v1alpha1 pkg/allocator/metrics pkg/allocator/plan pkg/allocator/reconciler pkg/claims pkg/fairness
+pkg/allocator/shortfall: apis/sandbox/v1alpha1 pkg/allocator/plan
 pkg/allocator/storage: apis/sandbox/v1alpha1 pkg/allocator/candidates pkg/allocator/metrics pkg/allocator/reconciler pkg/store/etcdtxn
 pkg/allocator/throttles: | runtime server etcd
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd

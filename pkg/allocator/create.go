@@ -49,7 +49,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	u := c.unfinished
 	if !claims.Unfinished(stored) || u == nil { // or it was read, and others have worked on it since: the watch reports it
 		c.end()
-		warn(ctx, claim, c.reservation.notDone)
+		c.reservation.notDone.Warn(ctx, claim)
 		return stored, nil
 	}
 	a.finisher.setUpRuntimes(u)
@@ -58,7 +58,8 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	if !isHopeless && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
-	warn(ctx, claim, u.shortfalls())
+	notDone := u.notDone()
+	notDone.Warn(ctx, claim)
 	return u.latest().DeepCopy(), nil
 }
 

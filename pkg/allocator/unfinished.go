@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
 	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
+	"github.com/sandlot-io/sandlot/pkg/allocator/shortfall"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -72,7 +73,7 @@ type outlook struct {
 	// agent-sandbox reads what is in its way on it, and is answered at once.
 	stuck, hopeless bool
 	// notDone is what the plans of this server could not do. Its sets are not changed.
-	notDone notDone
+	notDone shortfall.Shortfall
 }
 
 // work is what a server remembers of its own work on a claim. All of it can be lost.
@@ -263,11 +264,11 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Making.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	u.outlook.notDone.update(&u.work.reservation.notDone)
+	u.outlook.notDone.Update(&u.work.reservation.notDone)
 }
 
-// shortfalls returns what the plans of this server could not do for the claim.
-func (u *unfinishedClaim) shortfalls() notDone {
+// notDone returns what the plans of this server could not do for the claim.
+func (u *unfinishedClaim) notDone() shortfall.Shortfall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.outlook.notDone
