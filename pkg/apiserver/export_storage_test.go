@@ -53,10 +53,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 // Run runs the allocation, as the server's hook does, until ctx is done.
 func (s *Storage) Run(ctx context.Context) error {
 	a := s.allocation
-	a.running.Go(func() { a.sandboxes.run(ctx) })
-	a.running.Go(func() { a.sets.run(ctx) })
-	a.running.Go(func() { a.templates.run(ctx) })
-	a.running.Go(func() { a.claims.run(ctx) })
+	a.feeds.run(ctx, &a.running)
 	a.running.Go(func() { a.allocator.Run(ctx) })
 	a.running.Go(func() { a.runtimeWorker.Run(ctx) })
 	a.running.Wait()
