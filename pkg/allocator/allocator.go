@@ -16,12 +16,22 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metadatasync"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/rebind"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
+	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// Store is what the allocator needs of the API's storage, and Txn one of its transactions.
+type (
+	Store = storage.Store
+	Txn   = storage.Txn
 )
 
 // Options set up an Allocator.
@@ -81,8 +91,8 @@ type Allocator struct {
 	// reconciler does what is left to do in the background: finisher, metadata and rebinder.
 	reconciler *reconciler.Reconciler
 	finisher   *finisher
-	metadata   *metadataSyncer
-	rebinder   *rebinder
+	metadata   *metadatasync.Syncer
+	rebinder   *rebind.Rebinder
 	stock      *candidates.Stock
 	lag        *metrics.Lag
 	// waiting is how many create calls wait.
@@ -101,8 +111,8 @@ func New(o Options) *Allocator {
 		o.LabelDomains = []string{validation.DefaultLabelDomain}
 	}
 	metrics.Register()
-	a := &Allocator{options: o, lag: metrics.NewLag(o.Clock), reconciler: reconciler.New(o.Clock, throttledFor)}
-	store := observedStore{o.Store, o.Clock}
+	a := &Allocator{options: o, lag: metrics.NewLag(o.Clock), reconciler: reconciler.New(o.Clock, storage.ThrottledFor)}
+	store := storage.Observed(o.Store, o.Clock)
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = candidates.NewStock(store, index, lines, o.Clock)
@@ -112,14 +122,14 @@ func New(o Options) *Allocator {
 		MaxFresh: o.MaxFresh, MaxFreshBytes: o.MaxFreshBytes, PodMetadata: o.PodMetadata, LabelDomains: o.LabelDomains,
 	}, candidates.NewLateLookup(store, o.Clock, a.reconciler.Background))
 	a.supplier = &supplier{store: store, templates: templates, stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal}
-	a.committer = &committer{store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: newThrottles()}
+	a.committer = &committer{store: store, clock: o.Clock, queue: lines, sets: &a.stock.Sets, lag: a.lag, throttles: throttles.New()}
 	a.finisher = newFinisher(a.reconciler, a.supplier, a.committer, o.SyncWindow, o.SetUp)
-	a.metadata = newMetadataSyncer(a.reconciler, a.finisher.writer)
-	a.rebinder = newRebinder(a.reconciler, a.committer)
+	a.metadata = metadatasync.NewSyncer(a.reconciler, a.finisher.writer)
+	a.rebinder = rebind.New(a.reconciler, store, o.Clock)
 	a.reconciler.Subreconcilers = []reconciler.Subreconciler{
 		a.finisher,
-		reconciler.NewLimited(a.rebinder, fairness.NewWorkLimit(rebindsAtOnce, a.reconciler.Queue.Add)),
-		reconciler.NewLimited(a.metadata, fairness.NewWorkLimit(metadataSyncsAtOnce, a.reconciler.Queue.Add)),
+		reconciler.NewLimited(a.rebinder, fairness.NewWorkLimit(rebind.AtOnce, a.reconciler.Queue.Add)),
+		reconciler.NewLimited(a.metadata, fairness.NewWorkLimit(metadatasync.AtOnce, a.reconciler.Queue.Add)),
 	}
 	a.Feeds = &Feeds{stock: a.stock, unfinished: a.finisher.unfinished, metadata: a.metadata, rebinder: a.rebinder, lag: a.lag, Nodes: index.Nodes}
 	return a
@@ -140,10 +150,10 @@ func (a *Allocator) MembersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.Index.Prefer(prefers)
 	a.reconciler.SetPreference(prefers)
-	a.finisher.runtimes.members.Store(&members{self: self, servers: servers})
+	a.finisher.runtimes.SetMembers(self, servers)
 	a.finisher.unfinished.wake()
-	a.metadata.wake()
-	a.rebinder.wake()
+	a.metadata.Wake()
+	a.rebinder.Wake()
 }
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that

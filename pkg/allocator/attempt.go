@@ -15,6 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -43,7 +44,7 @@ type attempt struct {
 // the rest is found. Errors of a new claim are those of Create.
 func (a *attempt) plan(ctx context.Context) (*plan.Plan, error) {
 	ctx, span := tracing.Start(ctx, "Find sandboxes")
-	defer span.End(slow)
+	defer span.End(storage.Slow)
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (a *attempt) prepare() error {
 	s.Now = a.finder.supplier.clock.Now()
 	a.releaseIfEdited(s.Claim.Generation)
 	s.Room, s.Refused, s.Broken, s.Setups.LeftOut = r.room, r.refused, nil, a.finder.dry
-	s.Making = plan.Making{Allowed: r.makeBackoff.isOver(s.Now), Denied: r.denied, Name: plan.NameFree}
+	s.Making = plan.Making{Allowed: r.makeBackoff.IsOver(s.Now), Denied: r.denied, Name: plan.NameFree}
 	a.finder.model, a.finder.preparer = nil, &candidates.Preparer{Templates: a.finder.supplier.templates, Stock: a.finder.supplier.stock, Claim: s.Claim, Now: s.Now}
 	marked := s.Claim
 	if a.finder.dry { // what it adds to thousands of sandboxes is not shown
@@ -115,9 +116,9 @@ func (a *attempt) releaseIfEdited(generation int64) {
 		if a.finder.reservation.generation != 0 && !claims.EndsRefused(a.state.Claim) {
 			a.finder.reservation.refused = nil
 		}
-		a.finder.reservation.makeBackoff.reset() // what was in the way may be in the way no more
+		a.finder.reservation.makeBackoff.Reset() // what was in the way may be in the way no more
 		a.finder.reservation.denied = nil
-		a.finder.reservation.lookBackoff.reset()
+		a.finder.reservation.lookBackoff.Reset()
 	}
 	a.finder.reservation.generation = generation
 }
@@ -125,7 +126,7 @@ func (a *attempt) releaseIfEdited(generation int64) {
 // resumeSuspended lets sandboxes be taken again, when it is time, whose template could not be
 // found.
 func (a *attempt) resumeSuspended() {
-	if a.finder.waiter != nil && !a.finder.reservation.lookBackoff.until.IsZero() && a.finder.reservation.lookBackoff.isOver(a.state.Now) {
+	if a.finder.waiter != nil && !a.finder.reservation.lookBackoff.Until.IsZero() && a.finder.reservation.lookBackoff.IsOver(a.state.Now) {
 		sources := candidates.SourcesOf(&a.state.Eligible)
 		a.finder.supplier.stock.Resume(a.state.Claim.Namespace, func(p poolindex.Pool) bool { return candidates.IsSource(sources, p) })
 	}
@@ -134,9 +135,9 @@ func (a *attempt) resumeSuspended() {
 // scheduleLook sets when to look again at what is in the way of the claim after a plan, if anything is.
 func (a *attempt) scheduleLook(p *plan.Plan) {
 	if p.Wants.Need == 0 || p.Broken == nil && !a.finder.supplier.stock.HasSuspended(candidates.SourcesOf(&a.state.Eligible)) {
-		a.finder.reservation.lookBackoff.reset()
-	} else if a.finder.reservation.lookBackoff.isOver(a.state.Now) {
-		a.finder.reservation.lookBackoff.start(a.state.Now)
+		a.finder.reservation.lookBackoff.Reset()
+	} else if a.finder.reservation.lookBackoff.IsOver(a.state.Now) {
+		a.finder.reservation.lookBackoff.Start(a.state.Now)
 	}
 }
 

@@ -114,7 +114,7 @@ func TestRefusedByAdmission(t *testing.T) {
 	}
 	next := d.nextAttempt(fresh)
 	p := d.planned(next)
-	again := next.finder.reservation.makeBackoff.until.Sub(d.clock.Now())
+	again := next.finder.reservation.makeBackoff.Until.Sub(d.clock.Now())
 	if len(p.Made) != 0 || asked != 2 || again < time.Second || again > 2*time.Second {
 		t.Errorf("made %d, asked %d times, tries again after %s", len(p.Made), asked, again)
 	}

@@ -19,37 +19,22 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
-	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
+	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
-// errReplan means that a plan did not fit what is stored, and that what was in the way has been removed
-// from the reservation. The caller plans again.
-var errReplan = fmt.Errorf("%w: plan again", reconciler.ErrRequeue)
-
-// errNotWritten is the errReplan after a transaction that etcd had not answered for.
-var errNotWritten = fmt.Errorf("%w: the transaction was not written", errReplan)
-
-// errConflict means that the claim, or a sandbox that it holds, is not what the plan was made from.
-// The caller reads both again and requeues the claim.
-var errConflict = fmt.Errorf("%w: the claim or a sandbox of it has changed", reconciler.ErrRequeue)
+// errNotWritten is the storage.ErrReplan after a transaction that etcd had not answered for.
+var errNotWritten = fmt.Errorf("%w: the transaction was not written", storage.ErrReplan)
 
 const (
-	// commitTimeout bounds one transaction.
-	commitTimeout = 10 * time.Second
 	// maxReleases is how many sandboxes of a deleted claim are released in one transaction.
 	maxReleases = 100
 	// settleTimeout bounds finding out what became of a transaction that was not answered.
 	settleTimeout = 15 * time.Second
 )
-
-// detached returns a context that does not end with ctx, for a transaction: a caller that leaves must
-// not make its outcome unknown.
-func detached(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
-}
 
 // committer writes plans as transactions.
 type committer struct {
@@ -59,13 +44,13 @@ type committer struct {
 	sets  claims.Sets
 	lag   *metrics.Lag
 	// throttles delays claims that the write limits reject.
-	throttles *throttles
+	throttles *throttles.Throttles
 }
 
 // create writes the first plan of a claim, which was made from the reservation, and returns the claim
 // as stored. If etcd does not answer, it finds out what became of the transaction.
 //
-// Errors: errReplan, errNotWritten, ErrClaimExists, ErrTooLarge, *ThrottledError, etcdtxn.ErrNoSpace,
+// Errors: storage.ErrReplan, errNotWritten, ErrClaimExists, ErrTooLarge, *ThrottledError, etcdtxn.ErrNoSpace,
 // nothing written in all these cases; ErrUnknownOutcome; and those of the store.
 func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
 	txn := c.store.Begin()
@@ -78,7 +63,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 	}
 	txn.ChargeUser(p.Claimer())
 	txn.AllowThrottling()
-	within, cancel := detached(ctx, commitTimeout)
+	within, cancel := storage.Detached(ctx, storage.CommitTimeout)
 	defer cancel()
 	if len(p.Bound) == 0 {
 		if err := txn.Guard(within, string(p.Claim.UID)+"/"+string(uuid.NewUUID()), c.clock.Now()); err != nil {
@@ -90,7 +75,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 		return c.settle(ctx, txn, p, r, err)
 	}
 	switch err := c.recordOutcome(p, r, err); {
-	case errors.Is(err, errConflict): // it holds nothing that could have changed
+	case errors.Is(err, storage.ErrConflict): // it holds nothing that could have changed
 		return nil, ErrClaimExists
 	case err != nil:
 		return nil, err
@@ -101,7 +86,7 @@ func (c *committer) create(ctx context.Context, p *plan.Plan, r *reservation) (*
 // update writes a plan of a stored claim, which was made from the reservation, and returns the claim as
 // stored.
 //
-// Errors: errReplan, errConflict, ErrTooLarge, *ThrottledError, nothing written;
+// Errors: storage.ErrReplan, storage.ErrConflict, ErrTooLarge, *ThrottledError, nothing written;
 // etcdtxn.ErrUnknownOutcome; and those of the store.
 func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*v1alpha1.SandboxClaim, error) {
 	txn := c.store.Begin()
@@ -116,7 +101,7 @@ func (c *committer) update(ctx context.Context, p *plan.Plan, r *reservation) (*
 	if p.Binds() {
 		txn.AllowThrottling()
 	}
-	within, cancel := detached(ctx, commitTimeout)
+	within, cancel := storage.Detached(ctx, storage.CommitTimeout)
 	defer cancel()
 	if err := c.recordOutcome(p, r, txn.Commit(within)); err != nil {
 		return nil, err
@@ -164,23 +149,6 @@ func (c *committer) recordOutcome(p *plan.Plan, r *reservation, err error) error
 	return err
 }
 
-// updateClaim writes a claim alone, as it is to be after the state of its resourceVersion. It returns
-// errConflict if the claim is not in that state any more.
-func (c *committer) updateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	txn := c.store.Begin()
-	defer txn.Release()
-	if err := txn.UpdateClaim(ctx, claim); err != nil {
-		return err
-	}
-	within, cancel := detached(ctx, commitTimeout)
-	defer cancel()
-	err := txn.Commit(within)
-	if _, isConflict := errors.AsType[*etcdtxn.ConflictError](err); isConflict {
-		return errConflict
-	}
-	return err
-}
-
 // limitRoom makes the next plans small enough: only n sandboxes fit.
 func limitRoom(p *plan.Plan, r *reservation, n int) error {
 	if n == 0 || !p.CanSplit() {
@@ -188,7 +156,7 @@ func limitRoom(p *plan.Plan, r *reservation, n int) error {
 		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
 	}
 	r.room = n
-	return errReplan
+	return storage.ErrReplan
 }
 
 // recordWrite removes from the reservation what was written, and counts it.
@@ -203,7 +171,7 @@ func (c *committer) recordWrite(p *plan.Plan, r *reservation, at uint64) {
 	r.made = slices.Clone(r.made[len(p.Made):]) // the plan keeps the others
 	r.charged -= len(p.Made)
 	if len(p.Released) > 0 {
-		r.makeBackoff.start(c.clock.Now()) // what was released has failed
+		r.makeBackoff.Start(c.clock.Now()) // what was released has failed
 	}
 	metrics.ObserveWritten(p, c.sets, c.clock.Now())
 	if p.ChangesSandboxes() {
@@ -212,17 +180,17 @@ func (c *committer) recordWrite(p *plan.Plan, r *reservation, at uint64) {
 }
 
 // handleConflict removes from the reservation what has changed in the store since it was planned. It returns
-// errReplan if another plan may fit, and errConflict if the claim or what it holds has changed. The
+// storage.ErrReplan if another plan may fit, and storage.ErrConflict if the claim or what it holds has changed. The
 // objects of the transaction are the claim and then those of plan.Sandboxes.
 func (c *committer) handleConflict(p *plan.Plan, r *reservation, modified []etcdtxn.Modified) error {
 	held := len(p.Released) + len(p.Counted) + len(p.Marked)
-	again := errReplan
+	again := storage.ErrReplan
 	var lost []int
 	var names []string
 	for _, m := range modified {
 		switch i := m.Index - 1; {
 		case i < held: // or the claim
-			again = errConflict
+			again = storage.ErrConflict
 		case i < held+len(p.Bound):
 			lost = append(lost, i-held)
 		default: // a name that is taken: another will be made
@@ -246,9 +214,9 @@ func (c *committer) handleConflict(p *plan.Plan, r *reservation, modified []etcd
 // again after another client has deleted it. unknown is the error of its Commit.
 func (c *committer) settle(ctx context.Context, txn Txn, p *plan.Plan, r *reservation, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
 	ctx, span := tracing.Start(ctx, "Settle transaction")
-	defer span.End(slow)
+	defer span.End(storage.Slow)
 	defer func() { metrics.ObserveSettled(err, errors.Is(err, ErrUnknownOutcome)) }()
-	within, cancel := detached(ctx, settleTimeout)
+	within, cancel := storage.Detached(ctx, settleTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}
 	for {
@@ -320,7 +288,7 @@ func (c *committer) releaseSandboxes(ctx context.Context, all []*v1alpha1.Sandbo
 				break
 			}
 		}
-		within, cancel := detached(ctx, commitTimeout)
+		within, cancel := storage.Detached(ctx, storage.CommitTimeout)
 		err := txn.Commit(within)
 		cancel()
 		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {

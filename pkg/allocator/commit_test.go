@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -32,7 +33,7 @@ func TestUnknownOutcome(t *testing.T) {
 		"it was written":                         {settle: written(true), stored: ours},
 		"it was, and deleted since":              {settle: written(true), err: ErrUnknownOutcome},
 		"it was, deleted, and made again":        {settle: written(true), stored: another, err: ErrUnknownOutcome},
-		"it was not":                             {settle: written(false), err: errReplan, taken: 1},
+		"it was not":                             {settle: written(false), err: storage.ErrReplan, taken: 1},
 		"it was not, and the name is taken":      {settle: written(false), stored: another, err: ErrClaimExists, taken: 2},
 		"none can tell, but the claim is there":  {settle: unsettled, stored: ours},
 		"none can tell":                          {settle: unsettled, err: ErrUnknownOutcome, taken: 2},
@@ -103,7 +104,7 @@ func TestUnknownOutcome(t *testing.T) {
 				settle: func() (bool, error) { return false, nil },
 			}
 		}
-		if _, err := d.committer.create(t.Context(), p, first.finder.reservation); !errors.Is(err, errReplan) || !guarded {
+		if _, err := d.committer.create(t.Context(), p, first.finder.reservation); !errors.Is(err, storage.ErrReplan) || !guarded {
 			t.Errorf("%v, guarded %t", err, guarded)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -49,16 +50,17 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	// has worked on it since: the watch reports it.
 	if !claims.Unfinished(stored) || u == nil {
 		c.end()
-		warn(ctx, claim, c.reservation.notDone)
+		c.reservation.notDone.Warn(ctx, claim)
 		return stored, nil
 	}
-	a.finisher.runtimes.setUpRuntimes(u)
+	a.finisher.setUpRuntimes(u)
 	isHopeless := u.outlook.hopeless // read before begin, because workers write it after that
 	c.unfinishedClaims.begin(u, claim.UID)
 	if !isHopeless && a.reconciler.IsRunning() {
 		a.await(ctx, u)
 	}
-	warn(ctx, claim, u.shortfalls())
+	notDone := u.notDone()
+	notDone.Warn(ctx, claim)
 	return u.latest().DeepCopy(), nil
 }
 
@@ -96,7 +98,7 @@ func (c *creation) end() {
 func (a *Allocator) planAndCommit(ctx context.Context, c *creation) (*v1alpha1.SandboxClaim, error) {
 	try := &attempt{finder: finder{supplier: a.supplier, reservation: c.reservation}, state: plan.State{Claim: c.claim, New: true, Start: c.now}}
 	if claims.Mounts(c.claim) {
-		try.state.Setups, _ = a.finisher.runtimes.setupsOf(c.open(ctx), nil)
+		try.state.Setups, _ = a.finisher.runtimes.Known(c.open(ctx).work.setups, nil)
 	}
 	isDetached := false
 	for {
@@ -123,11 +125,11 @@ func (a *Allocator) planAndCommit(ctx context.Context, c *creation) (*v1alpha1.S
 			c.unfinished.waiter.Leave() // a newcomer gets only what no claim in the queue waits for, itself included
 		}
 		switch {
-		case !errors.Is(err, errReplan):
+		case !errors.Is(err, storage.ErrReplan):
 			return nil, err
 		case errors.Is(err, errNotWritten) && !isDetached: // a transaction was sent, so a caller that leaves changes nothing any more
 			var cancel context.CancelFunc
-			ctx, cancel = detached(ctx, settleTimeout)
+			ctx, cancel = storage.Detached(ctx, settleTimeout)
 			defer cancel()
 			isDetached = true
 		}
@@ -165,7 +167,7 @@ func (a *Allocator) await(ctx context.Context, u *unfinishedClaim) {
 		return
 	}
 	_, span := tracing.Start(ctx, "Wait for sandboxes")
-	defer span.End(slow)
+	defer span.End(storage.Slow)
 	window := a.options.SyncWindow
 	if deadline, ok := ctx.Deadline(); ok {
 		left := deadline.Sub(a.options.Clock.Now())

@@ -16,14 +16,14 @@
 //   - the finisher (finish.go), for what one transaction could not finish: as long as the create
 //     waits and after that, until the claim's timeout, also after a restart, also on another server
 //     (ownership.go). unfinished.go has what is known of such a claim, and unfinishedclaims.go has
-//     all of them. setup.go calls the agent-runtimes of their sandboxes.
-//   - the rebinder (rebind.go), for claims of agent-sandbox that have lost their sandbox.
-//   - the metadataSyncer (metadatasync.go), for claims that are Completed and have been given other
-//     labels or annotations since. metadatarollout.go writes those to the sandboxes, some at a time.
+//     all of them. The package runtimesetup calls the agent-runtimes of their sandboxes.
+//   - the Rebinder of the package rebind, for claims of agent-sandbox that have lost their sandbox.
+//   - the Syncer of the package metadatasync, for claims that are Completed and have been given other
+//     labels or annotations since.
 //
-// feeds.go takes in the watches, which make claims due. throttles.go delays claims whose writes the
-// limits reject, and waitreports.go writes that only report what a claim waits for. The package metrics
-// counts all of it.
+// feeds.go takes in the watches, which make claims due. The package throttles delays claims whose writes
+// the limits reject, and waitreports.go writes that only report what a claim waits for. The package storage
+// says what all of them need of the API's storage, and the package metrics counts.
 //
 // docs/design.md follows a claim through these files, and docs/development.md explains their words.
 package allocator

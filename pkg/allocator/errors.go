@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -87,16 +88,7 @@ func (e *TooManyWaitingError) Error() string {
 }
 
 // ThrottledError means that a write limit was exceeded or etcd is nearly full. Nothing was written.
-// Create returns it; in the background the claim is retried after RetryAfter.
-type ThrottledError struct {
-	// Reason is the message for the client.
-	Reason string
-	// RetryAfter is how long to wait before the retry.
-	RetryAfter time.Duration
-}
-
-// Error implements error.
-func (e *ThrottledError) Error() string { return e.Reason }
+type ThrottledError = storage.ThrottledError
 
 // MismatchError means that a claim of agent-sandbox names a pool and a template, and the pool
 // is of another one. Nothing was written.

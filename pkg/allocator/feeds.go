@@ -10,8 +10,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metadatasync"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/rebind"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -24,8 +26,8 @@ type Feeds struct {
 	stock      *candidates.Stock
 	unfinished *unfinishedClaims
 	// metadata syncs changed metadata of claims, and rebinder reopens claims that have lost their sandbox.
-	metadata *metadataSyncer
-	rebinder *rebinder
+	metadata *metadatasync.Syncer
+	rebinder *rebind.Rebinder
 	lag      *metrics.Lag
 	// Nodes takes in which nodes of the cluster take pods. Sandboxes on others are handed out last.
 	Nodes *poolindex.Nodes
@@ -37,7 +39,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	for _, claim := range all {
 		listed[claim.UID] = true
 		f.observeClaim(claim, false)
-		f.rebinder.listed(claim)
+		f.rebinder.Listed(claim)
 	}
 	for uid, u := range f.unfinished.namespaces.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
@@ -45,7 +47,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 			f.unfinished.due.Add(uid)
 		}
 	}
-	f.metadata.listed(listed, resourceVersion)
+	f.metadata.Listed(listed, resourceVersion)
 }
 
 // ClaimChanged takes in a claim that was created or changed.
@@ -62,8 +64,8 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	case isNewer && u != nil:
 		f.unfinished.due.Add(claim.UID)
 	}
-	f.metadata.observeClaim(claim)
-	f.rebinder.observeClaim(claim)
+	f.metadata.ObserveClaim(claim)
+	f.rebinder.ObserveClaim(claim)
 }
 
 // ClaimDeleted takes in that a claim is gone.
@@ -72,7 +74,7 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 		u.setDeleted()
 		f.unfinished.due.Add(claim.UID)
 	}
-	f.metadata.observeClaimDeleted(claim.UID)
+	f.metadata.ObserveClaimDeleted(claim.UID)
 }
 
 // SandboxesListed takes in all sandboxes.
@@ -93,7 +95,7 @@ const perHeld = 50 * time.Microsecond
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.Feed.SandboxChanged(sb)
 	f.lag.Observe(version(sb))
-	f.rebinder.observeSandbox(sb)
+	f.rebinder.ObserveSandbox(sb)
 	if u, uid := f.unfinished.ownerOf(sb); u != nil {
 		if isNewer, held := u.setSandbox(sb); isNewer {
 			f.unfinished.due.AddAfter(uid, time.Duration(held/10)*10*perHeld)
@@ -105,7 +107,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.Feed.SandboxDeleted(sb)
 	f.lag.Observe(version(sb))
-	f.rebinder.observeSandboxDeleted(sb)
+	f.rebinder.ObserveSandboxDeleted(sb)
 	if u, uid := f.unfinished.ownerOf(sb); u != nil {
 		u.setSandboxDeleted(sb)
 		f.unfinished.due.Add(uid)

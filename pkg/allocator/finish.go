@@ -16,9 +16,13 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/candidates"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metadatasync"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
+	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -35,20 +39,22 @@ type finisher struct {
 	supplier  *supplier
 	committer *committer
 	ownership *ownership
-	writer    *metadataWriter
+	writer    *metadatasync.Writer
 	// unfinished are the claims that are not at their end.
 	unfinished *unfinishedClaims
-	runtimes   *runtimeCaller
+	runtimes   *runtimesetup.Caller
 	// reports limits the writes that only report what claims wait for, and reportedAt is when those at
 	// the front of the queue were woken for that last.
 	reports    *fairness.SharedLimiters
 	reportedAt time.Time
 }
 
-func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow time.Duration, setUp setupFunc) *finisher {
-	runtimes := newRuntimeCaller(r, c.clock, setUp)
+func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow time.Duration, setUp runtimesetup.SetUp) *finisher {
+	runtimes := runtimesetup.NewCaller(r, c.clock, setUp)
 	return &finisher{
-		supplier: p, committer: c, writer: &metadataWriter{p.templates, c}, runtimes: runtimes,
+		supplier: p, committer: c, writer: &metadatasync.Writer{
+			Templates: p.templates, Store: c.store, Clock: c.clock, Throttles: c.throttles, Lag: c.lag,
+		}, runtimes: runtimes,
 		ownership:  &ownership{r, runtimes, c.clock, syncWindow},
 		unfinished: newUnfinishedClaims(c.clock, c.queue, r.Queue),
 		reports:    fairness.NewSharedLimiters(reportsPerSecond, reportBurst), reportedAt: c.clock.Now(),
@@ -58,7 +64,7 @@ func newFinisher(r *reconciler.Reconciler, p *supplier, c *committer, syncWindow
 // tick does what is due by the passing of time, every second.
 func (f *finisher) tick(now time.Time) {
 	f.committer.queue.Tick()
-	f.committer.throttles.removeExpired(now)
+	f.committer.throttles.RemoveExpired(now)
 	if now.Sub(f.reportedAt) >= reportFrontInterval {
 		f.committer.queue.WakeFront(reportFront)
 		f.reportedAt = now
@@ -76,7 +82,7 @@ func (f *finisher) NamespaceOf(uid types.UID) string {
 }
 
 func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	defer f.runtimes.share.Wake() // it may have made the claim due for a setup that is not needed
+	defer f.runtimes.Share.Wake() // it may have made the claim due for a setup that is not needed
 	u := f.unfinished.toWorkAt(uid)
 	if u == nil {
 		return 0, nil
@@ -87,18 +93,18 @@ func (f *finisher) Reconcile(ctx context.Context, uid types.UID) (again time.Dur
 	}
 	again, err = f.advance(traced, uid, u)
 	for range tries {
-		if errors.Is(err, errReplan) {
+		if errors.Is(err, storage.ErrReplan) {
 			again, err = f.advance(traced, uid, u)
 		}
 	}
 	switch {
-	case err == nil || ctx.Err() != nil || errors.Is(err, errReplan):
-	case errors.Is(err, errConflict):
+	case err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrReplan):
+	case errors.Is(err, storage.ErrConflict):
 		u.markIncomplete() // what is known of it may be wrong
-	case throttledFor(err) > 0:
+	case storage.ThrottledFor(err) > 0:
 		u.waiter.Leave()
 		u.work.reservation.release(f.committer.queue) // others can take it meanwhile
-		return f.throttleDelay(u, throttledFor(err)), nil
+		return f.throttleDelay(u, storage.ThrottledFor(err)), nil
 	default:
 		u.markIncomplete() // whatever was written, the store knows
 		u.waiter.Leave()
@@ -114,14 +120,6 @@ func (f *finisher) throttleDelay(u *unfinishedClaim, throttled time.Duration) ti
 		return shortest
 	}
 	return min(throttled, max(shortest, plan.Deadline(claim, u.startTime()).Sub(f.committer.clock.Now())))
-}
-
-// throttledFor returns how long to wait before the retry after a ThrottledError; 0 for other errors.
-func throttledFor(err error) time.Duration {
-	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
-		return throttled.RetryAfter
-	}
-	return 0
 }
 
 // advance makes one attempt for a claim, and returns after what time to make another; 0 means
@@ -147,21 +145,21 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 		u.setHeld(seen, held)
 		seen.held = u.snapshot().held
 	}
-	u.work.setups.clearNotified()
+	u.work.setups.ClearNotified()
 	metadata, stepped, err := f.syncMetadata(ctx, u, seen, now)
 	if stepped || err != nil {
 		return reconciler.Soon, err
 	}
-	key := limitKey{seen.claim.Namespace, plan.Claimer(seen.claim)}
-	throttled := f.committer.throttles.delay(key, uid, now)
+	key := throttles.Key{Namespace: seen.claim.Namespace, User: plan.Claimer(seen.claim)}
+	throttled := f.committer.throttles.Delay(key, uid, now)
 	if throttled > 0 && !canAdvance(u, seen, now) {
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
-	defer f.committer.throttles.done(key, uid)
+	defer f.committer.throttles.Done(key, uid)
 	try := &attempt{finder: finder{supplier: f.supplier, reservation: u.work.reservation, waiter: u.waiter, throttled: throttled}}
 	try.state = plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if try.state.Setups, hopeless = f.runtimes.setupsOf(u, seen.held); u.work.reservation.refused == nil {
+	if try.state.Setups, hopeless = f.runtimes.Known(u.work.setups, seen.held); u.work.reservation.refused == nil {
 		u.work.reservation.refused = hopeless
 	}
 	p, err := try.plan(ctx)
@@ -171,11 +169,63 @@ func (f *finisher) advance(ctx context.Context, uid types.UID, u *unfinishedClai
 	u.recordPlan(&try.state, p)
 	hold := f.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
-		f.runtimes.setUpRuntimes(u)
+		f.setUpRuntimes(u)
 		waitFor(try, p)
 		return f.nextCheck(u, try, p, hold), nil
 	}
 	return f.write(ctx, u, seen, try, p, now)
+}
+
+// syncMetadata does the next step for the metadata of a claim that was changed before the claim is
+// Completed. It is part of the finisher's step, so that it never conflicts with the binding. It
+// returns what the plan has to know, or that a transaction was written and the step is over. A
+// metadatasync.Syncer does it for claims that are Completed.
+func (f *finisher) syncMetadata(ctx context.Context, u *unfinishedClaim, seen view, now time.Time) (change plan.MetadataChange, stepped bool, err error) {
+	claim, rollout := seen.claim, u.work.metadata
+	switch {
+	case claim.Status.ObservedGeneration == claim.Generation:
+		if rollout != nil && rollout.IsQuiet(now) {
+			u.work.metadata = nil
+		}
+		return change, false, nil
+	case len(seen.held) == 0:
+		return change, false, nil
+	case rollout == nil:
+		rollout = metadatasync.NewRollout()
+		u.work.metadata = rollout
+	case rollout.IsDone(claim):
+		return plan.MetadataChange{Report: rollout.Report()}, false, nil
+	}
+	rollout.Begin(claim, now)
+	if now.Before(rollout.Next()) || !now.Before(plan.Deadline(claim, u.startTime())) {
+		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
+	}
+	wrote, done, err := f.writer.Step(ctx, rollout, claim, seen.held)
+	throttled := storage.ThrottledFor(err)
+	switch {
+	case throttled > 0: // the rest of the step may have writes that are not rejected
+		rollout.Throttle(now.Add(throttled))
+		return plan.MetadataChange{Behind: true}, false, nil
+	case err != nil:
+		return change, false, err
+	case done:
+		return plan.MetadataChange{Report: rollout.Report()}, false, nil
+	}
+	if len(wrote) > 0 {
+		u.setWritten(seen, claim, wrote)
+	}
+	return change, true, nil
+}
+
+// setUpRuntimes begins to set up the runtimes of what the claim holds, as far as that is
+// due. It is called when what was planned is written, and makes no transaction wait.
+func (f *finisher) setUpRuntimes(u *unfinishedClaim) {
+	seen := u.snapshot()
+	if len(seen.held) == 0 {
+		u.work.setups.KeepOnly(nil)
+		return
+	}
+	f.runtimes.Begin(u.work.setups, plan.State{Claim: seen.claim, Start: u.startTime(), Held: seen.held}, u.work.span)
 }
 
 // canAdvance reports whether a throttled claim may still have to be written: it has reached its
@@ -197,15 +247,15 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		try.finder.release()
 		return reconciler.Soon, nil
 	}
-	key := limitKey{seen.claim.Namespace, p.Claimer()}
-	if retryAfter := throttledFor(err); retryAfter > 0 {
-		f.committer.throttles.rejected(key, retryAfter, now)
+	key := throttles.Key{Namespace: seen.claim.Namespace, User: p.Claimer()}
+	if retryAfter := storage.ThrottledFor(err); retryAfter > 0 {
+		f.committer.throttles.Rejected(key, retryAfter, now)
 	}
 	if err != nil {
 		return 0, err
 	}
 	if p.Binds() {
-		f.committer.throttles.accepted(key)
+		f.committer.throttles.Accepted(key)
 	}
 	all, _ := p.Sandboxes()
 	u.setWritten(seen, written, all)
@@ -214,7 +264,7 @@ func (f *finisher) write(ctx context.Context, u *unfinishedClaim, seen view, try
 		f.unfinished.forget(u, p.Claim.UID)
 		return 0, nil
 	}
-	f.runtimes.setUpRuntimes(u)
+	f.setUpRuntimes(u)
 	waitFor(try, p)
 	return reconciler.Soon, nil
 }
@@ -258,13 +308,13 @@ func (f *finisher) nextCheck(u *unfinishedClaim, try *attempt, p *plan.Plan, hol
 	if try.finder.throttled > 0 {
 		next = append(next, try.finder.throttled)
 	}
-	for _, b := range []backoff{try.finder.reservation.makeBackoff, try.finder.reservation.lookBackoff} {
-		if !b.isOver(now) {
-			next = append(next, b.until.Sub(now))
+	for _, b := range []reconciler.Backoff{try.finder.reservation.makeBackoff, try.finder.reservation.lookBackoff} {
+		if !b.IsOver(now) {
+			next = append(next, b.Until.Sub(now))
 		}
 	}
 	if try.state.Metadata.Behind {
-		if at := u.work.metadata.next(); at.After(now) {
+		if at := u.work.metadata.Next(); at.After(now) {
 			next = append(next, at.Sub(now))
 		}
 	}
@@ -280,7 +330,7 @@ func (f *finisher) abandon(ctx context.Context, uid types.UID, u *unfinishedClai
 	u.work.reservation.release(f.committer.queue)
 	u.waiter.Leave()
 	isMine := f.ownership.isMine(uid, u)
-	u.work.setups.keepOnly(nil)
+	u.work.setups.KeepOnly(nil)
 	if isMine {
 		held, err := f.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {

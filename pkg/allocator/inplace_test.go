@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
@@ -129,7 +130,7 @@ func TestContestedImageKeepsOneSandbox(t *testing.T) {
 	if len(p.Bound) != 3 || p.Bound[0].Name != "x" || d.left("a") != 0 {
 		t.Fatalf("bound %d, %d are left", len(p.Bound), d.left("a"))
 	}
-	if err := d.committer.handleConflict(p, try.finder.reservation, []etcdtxn.Modified{{Index: 1}}); !errors.Is(err, errReplan) {
+	if err := d.committer.handleConflict(p, try.finder.reservation, []etcdtxn.Modified{{Index: 1}}); !errors.Is(err, storage.ErrReplan) {
 		t.Fatal(err)
 	}
 	if p := d.planned(try); len(p.Bound) != 1 || d.left("a") != 1 {

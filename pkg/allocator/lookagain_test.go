@@ -105,7 +105,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
 			}
-			if d.stock.HasSuspended(poolNamed("a")) || !next.finder.reservation.lookBackoff.until.IsZero() {
+			if d.stock.HasSuspended(poolNamed("a")) || !next.finder.reservation.lookBackoff.Until.IsZero() {
 				t.Error("goes on looking")
 			}
 		})
@@ -216,7 +216,7 @@ func TestUnreadableTemplate(t *testing.T) {
 		var looks []time.Duration
 		for range 12 {
 			d.planned(next)
-			looks = append(looks, next.finder.reservation.lookBackoff.until.Sub(d.clock.Now()))
+			looks = append(looks, next.finder.reservation.lookBackoff.Until.Sub(d.clock.Now()))
 			d.clock.Step(looks[len(looks)-1])
 		}
 		if first, last := looks[0], looks[len(looks)-1]; first < 2*time.Second || first > 2400*time.Millisecond || last < 5*time.Second || last > 6*time.Second {

@@ -106,7 +106,7 @@ func (f *finder) makeFresh(ctx context.Context, n int) error {
 			return nil
 		default:
 			klog.FromContext(ctx).Error(err, "Failed to create sandboxes for a claim, retrying later", "claim", klog.KObj(s.Claim))
-			r.makeBackoff.start(s.Now)
+			r.makeBackoff.Start(s.Now)
 			r.denied = denial(err)
 			s.Making.Denied = r.denied
 			return nil

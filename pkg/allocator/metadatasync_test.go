@@ -17,6 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -92,12 +93,11 @@ func (d *editDesk) edit(run string) {
 
 // sync does a step of the claim, if it is known.
 func (d *editDesk) sync() (time.Duration, error) {
-	known := d.metadata.all()[d.claim.UID]
-	if known == nil {
-		return 0, nil
-	}
-	return d.metadata.sync(d.Context(), d.claim.UID, known, known.latest())
+	return d.metadata.Reconcile(d.Context(), d.claim.UID)
 }
+
+// isKnown reports whether the claim is among those that have other metadata.
+func (d *editDesk) isKnown() bool { return d.metadata.NamespaceOf(d.claim.UID) != "" }
 
 // untilRest does steps until there is none at once, and returns when the next is.
 func (d *editDesk) untilRest() time.Duration {
@@ -131,7 +131,7 @@ func (d *editDesk) have(run string) int {
 func TestEditInTransactions(t *testing.T) {
 	d := newEditDesk(t, 300)
 	d.Feeds.ClaimChanged(d.claim)
-	if len(d.metadata.all()) != 0 || len(d.finisher.unfinished.byUID) != 0 {
+	if d.isKnown() || len(d.finisher.unfinished.byUID) != 0 {
 		t.Fatal("a claim without changes is known")
 	}
 	d.edit("2")
@@ -179,12 +179,12 @@ func TestEditsAreSpaced(t *testing.T) {
 		t.Errorf("the pauses are %v", pauses)
 	}
 	d.clock.Step(pauses[7])
-	if rest := d.untilRest(); len(d.metadata.all()) == 0 || rest != quietTime {
+	if rest := d.untilRest(); !d.isKnown() || rest != 30*time.Second {
 		t.Errorf("it is forgotten when the pause is over, or seen to after %s", rest)
 	}
-	d.clock.Step(quietTime)
+	d.clock.Step(30 * time.Second)
 	d.untilRest()
-	if len(d.metadata.all()) != 0 {
+	if d.isKnown() {
 		t.Error("it is not forgotten")
 	}
 }
@@ -244,7 +244,7 @@ func TestEditIsTheWorkOfOneServer(t *testing.T) {
 	}
 	mine = false
 	d.untilRest()
-	if len(d.metadata.all()) != 0 {
+	if d.isKnown() {
 		t.Error("one of another server is not forgotten")
 	}
 }
@@ -254,11 +254,10 @@ func TestEditMeetsOtherWrites(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.fails = []error{&etcdtxn.ConflictError{Modified: []etcdtxn.Modified{{Index: 1}}}}
-	if _, err := d.sync(); !errors.Is(err, errConflict) {
+	if _, err := d.sync(); !errors.Is(err, storage.ErrConflict) {
 		t.Fatalf("got %v", err)
 	}
-	d.metadata.all()[d.claim.UID].read = false // as next does
-	d.held = d.held[:1]                        // the other is gone
+	d.held = d.held[:1] // the other is gone
 	d.untilRest()
 	if d.have("2") != 1 || d.claim.Status.ObservedGeneration != 2 || d.read["held"] != 2 {
 		t.Errorf("%d have it, read %d times", d.have("2"), d.read["held"])
@@ -270,7 +269,7 @@ func TestEditTooLargeForEtcd(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.fails = []error{etcdtxn.ErrTooLarge, etcdtxn.ErrTooLarge}
-	if _, err := d.sync(); !errors.Is(err, errReplan) {
+	if _, err := d.sync(); !errors.Is(err, storage.ErrReplan) {
 		t.Fatalf("got %v", err)
 	}
 	d.untilRest()
@@ -287,11 +286,13 @@ func TestEditOfADeletedClaim(t *testing.T) {
 	d := newEditDesk(t, 2)
 	d.edit("2")
 	d.Feeds.ClaimsListed(nil, 50) // an old list
-	if known := d.metadata.all()[d.claim.UID]; known == nil || known.latest() == nil {
+	if d.untilRest(); d.have("2") != 2 {
 		t.Fatal("an old list ends it")
 	}
+	d.edit("3")
+	d.changed = nil
 	d.Feeds.ClaimsListed(nil, 1000)
-	if !d.reconciler.Next(t.Context()) || len(d.metadata.all()) != 0 || len(d.changed) != 0 {
+	if !d.reconciler.Next(t.Context()) || d.isKnown() || len(d.changed) != 0 {
 		t.Errorf("it goes on: %v", d.changed)
 	}
 }

@@ -21,11 +21,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
-
-// slow is how long a part of a claim may take before it is logged.
-const slow = 500 * time.Millisecond
 
 // observeCreate begins a span for the create of a claim. The returned function ends
 // it and counts how the create went.
@@ -42,7 +40,7 @@ func observeCreate(ctx context.Context, c clock.PassiveClock, sets claims.Sets, 
 		metrics.ObserveCreate(claim, sets, outcome, start, took)
 		span.AddEvent("Answered", attribute.String("outcome", outcome))
 		span.RecordError(err)
-		span.End(slow)
+		span.End(storage.Slow)
 	}
 }
 

@@ -16,13 +16,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // ownership decides which server works on a claim.
 type ownership struct {
 	reconciler *reconciler.Reconciler
-	runtimes   *runtimeCaller
+	runtimes   *runtimesetup.Caller
 	clock      clock.PassiveClock
 	syncWindow time.Duration
 }
@@ -34,7 +35,7 @@ func (o *ownership) isMine(uid types.UID, u *unfinishedClaim) bool {
 	if o.reconciler.IsAlone() {
 		return true
 	}
-	if u.work != nil && (u.work.setups.hasCalls() || o.hasMarked(u)) {
+	if u.work != nil && (u.work.setups.HasCalls() || o.hasMarked(u)) {
 		return true
 	}
 	if o.clock.Now().Before(o.creatorWorksUntil(u)) {
@@ -46,11 +47,14 @@ func (o *ownership) isMine(uid types.UID, u *unfinishedClaim) bool {
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
 // this work on the claim mounts volumes. No other server does then.
 func (o *ownership) hasMarked(u *unfinishedClaim) bool {
-	members, claim := o.runtimes.members.Load(), u.latest()
-	if members == nil || claim == nil || !claims.Mounts(claim) {
+	claim := u.latest()
+	if claim == nil || !claims.Mounts(claim) {
 		return false
 	}
-	mark := members.mark(u.work.setups)
+	mark := o.runtimes.Mark(u.work.setups)
+	if mark == "" {
+		return false
+	}
 	return slices.ContainsFunc(u.snapshot().held, func(sb *v1alpha1.Sandbox) bool {
 		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
 	})

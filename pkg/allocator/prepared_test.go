@@ -102,55 +102,6 @@ func starting(since int64) *v1alpha1.Sandbox {
 	return sb
 }
 
-// TestRuntimeThatStartedAnew: that a runtime was set up says nothing of the one that took
-// its place. It is set up, too, but volumes are not mounted twice.
-func TestRuntimeThatStartedAnew(t *testing.T) {
-	for name, tc := range map[string]struct {
-		mounts  []v1alpha1.CSIMountConfig
-		begun   bool
-		now     int64
-		results int
-		failed  bool
-	}{
-		"the same":                     {nil, true, 1, 1, false},
-		"anew":                         {nil, true, 2, 0, false},
-		"anew with mounts":             {make([]v1alpha1.CSIMountConfig, 1), true, 2, 1, true},
-		"anew before mounts can begin": {make([]v1alpha1.CSIMountConfig, 1), false, 2, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: tc.mounts}}
-			s := newSetups()
-			call := newSetupCall(claim, starting(1))
-			if tc.begun {
-				call.result, call.cancel = &plan.SetupResult{}, func() {}
-			}
-			s.calls["x"] = call
-			s.keepOnly([]*v1alpha1.Sandbox{starting(tc.now)})
-			results, _ := s.results()
-			if len(results) != tc.results || (results["x"].Failed != nil) != tc.failed {
-				t.Errorf("results %+v", results)
-			}
-		})
-	}
-}
-
-// TestRestartsReportedDuringASetup: of a sandbox that is older than the count of restarts, the
-// count is reported during the setup. That is no restart, and one after it is.
-func TestRestartsReportedDuringASetup(t *testing.T) {
-	claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: make([]v1alpha1.CSIMountConfig, 1)}}
-	s, call := newSetups(), newSetupCall(claim, starting(1))
-	call.cancel = func() {}
-	s.calls["x"] = call
-	for _, restarts := range []int32{2, 3} {
-		sb := starting(1)
-		sb.Status.PodInfo.RestartCount = &restarts
-		s.keepOnly([]*v1alpha1.Sandbox{sb})
-		if results, _ := s.results(); (results["x"].Failed != nil) != (restarts == 3) {
-			t.Errorf("%d restarts: results %+v", restarts, results)
-		}
-	}
-}
-
 // TestWhoHasMarkedGoesOn: the server whose mark is on a sandbox works on its claim, also
 // while it has no open call: no other server mounts the volumes.
 func TestWhoHasMarkedGoesOn(t *testing.T) {
@@ -166,7 +117,7 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	if r.finisher.ownership.isMine(claim.UID, u) {
 		t.Error("the claim of another server is this one's")
 	}
-	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.members.Load().mark(u.work.setups)
+	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.Mark(u.work.setups)
 	if !r.finisher.ownership.isMine(claim.UID, u) {
 		t.Error("nobody goes on with what this server has marked")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/shortfall"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
@@ -23,7 +24,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	if err != nil {
 		return nil, a.supplier.refusal(ctx, claim, err)
 	}
-	warnOfRuntimes(ctx, claim, try.finder.marks.WithoutRuntime())
+	shortfall.WarnOfRuntimes(ctx, claim, try.finder.marks.WithoutRuntime())
 	if n := try.finder.wouldMake; n > 0 {
 		if p.Claim.Status.Waiting == nil {
 			p.Claim.Status.Waiting = &v1alpha1.ClaimWaiting{}

@@ -19,7 +19,7 @@ import (
 func TestGoneClaimsPassWorkersOn(t *testing.T) {
 	d := newDesk(t)
 	for name, of := range map[string]func(*fairness.WorkShare) reconciler.Subreconciler{
-		"setups":   func(s *fairness.WorkShare) reconciler.Subreconciler { d.finisher.runtimes.share = s; return d.finisher },
+		"setups":   func(s *fairness.WorkShare) reconciler.Subreconciler { d.finisher.runtimes.Share = s; return d.finisher },
 		"metadata": func(s *fairness.WorkShare) reconciler.Subreconciler { return reconciler.NewLimited(d.metadata, s) },
 		"rebinds":  func(s *fairness.WorkShare) reconciler.Subreconciler { return reconciler.NewLimited(d.rebinder, s) },
 	} {

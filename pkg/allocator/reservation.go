@@ -6,12 +6,13 @@ package allocator
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/shortfall"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
@@ -42,28 +43,10 @@ type reservation struct {
 	// denied is why admission let no sandbox be made for the claim the last time; nil if it did.
 	denied error
 	// notDone is what plans so far could not do of what the claim asks for.
-	notDone notDone
+	notDone shortfall.Shortfall
 	// makeBackoff delays making sandboxes after a failure, and lookBackoff looking at what is in
 	// the way and no watch may report.
-	makeBackoff, lookBackoff backoff
-}
-
-// notDone is what a claim asks for and does not get, of which its user is warned.
-type notDone struct {
-	// heldBack are the fields of the claim that were kept from pods.
-	heldBack sets.Set[string]
-	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
-	withoutRuntime sets.Set[string]
-}
-
-// update makes n like other, which has what n has and may have more.
-func (n *notDone) update(other *notDone) {
-	if len(n.heldBack) != len(other.heldBack) {
-		n.heldBack = other.heldBack.Clone()
-	}
-	if len(n.withoutRuntime) != len(other.withoutRuntime) {
-		n.withoutRuntime = other.withoutRuntime.Clone()
-	}
+	makeBackoff, lookBackoff reconciler.Backoff
 }
 
 // reservedSandbox is a candidate, as the index has it and as it is to be bound.
@@ -75,9 +58,9 @@ type reservedSandbox struct {
 func newReservation() *reservation {
 	return &reservation{
 		room:        etcdtxn.MaxOps - 1,
-		notDone:     notDone{heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{}},
-		makeBackoff: newBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
-		lookBackoff: newBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+		notDone:     shortfall.New(),
+		makeBackoff: reconciler.NewBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		lookBackoff: reconciler.NewBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
 }
 
@@ -94,8 +77,7 @@ func (r *reservation) offer(wouldMake int, broken error) plan.Offer {
 // counted on any more: the quota controller may have released them by now.
 func (r *reservation) noteMarks(m *plan.Marks) {
 	r.charged = len(r.made)
-	r.notDone.heldBack.Insert(m.HeldBack()...)
-	r.notDone.withoutRuntime.Insert(m.WithoutRuntime()...)
+	r.notDone.Add(m)
 }
 
 // release releases what was taken and not bound.
@@ -112,20 +94,3 @@ func (r *reservation) candidates() []poolindex.Candidate {
 	}
 	return all
 }
-
-// backoff is the delay of something that is not to be done again at once.
-type backoff struct {
-	first, next wait.Backoff
-	until       time.Time
-}
-
-func newBackoff(b wait.Backoff) backoff { return backoff{first: b, next: b} }
-
-// start starts the next interval, which is longer than the last.
-func (b *backoff) start(now time.Time) { b.until = now.Add(b.next.Step()) }
-
-// reset ends the interval, and makes the next one as short as the first.
-func (b *backoff) reset() { b.next, b.until = b.first, time.Time{} }
-
-// isOver reports whether the interval has ended.
-func (b *backoff) isOver(now time.Time) bool { return !now.Before(b.until) }

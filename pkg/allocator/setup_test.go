@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
@@ -49,7 +50,7 @@ func newRuntimes(t *testing.T, stock int, setUp func(ctx context.Context, sb *v1
 	set := setOf("pool", "", hasRuntime)
 	r := &runtimes{desk: newDesk(t, set), set: set, setUp: setUp, revision: 20}
 	r.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
-	r.finisher.runtimes.setUp = func(ctx context.Context, _ *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
+	r.finisher.runtimes.SetUp = func(ctx context.Context, _ *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
 		r.calls.Add(1)
 		return r.setUp(ctx, sb)
 	}
@@ -257,7 +258,7 @@ func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 // TestNoClientOfRuntimes: a server that cannot set up runtimes says so, and counts nothing.
 func TestNoClientOfRuntimes(t *testing.T) {
 	r := newRuntimes(t, 3, succeeds).runs()
-	r.finisher.runtimes.setUp = noSetUp
+	r.finisher.runtimes.SetUp = runtimesetup.None
 	claim := r.creates(ofReplicas(2))
 	checkEnd(t, claim, v1alpha1.ReasonRuntimeInitFailed, 0)
 	if r.left("pool") != 1 {
@@ -542,7 +543,7 @@ func TestSetUpAgain(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntimes(t, 1, succeeds)
-			r.finisher.runtimes.members.Store(&members{"other", []string{"other"}})
+			r.finisher.runtimes.SetMembers("other", []string{"other"})
 			first := r.creates(withMounts)
 			bound := r.last().sandboxes[0]
 			bound.ResourceVersion = "21"
@@ -603,7 +604,7 @@ func TestSetupsAreShared(t *testing.T) {
 		<-end
 		return nil
 	})
-	r.finisher.runtimes.share = fairness.NewWorkShare(16, r.reconciler.Queue.Add)
+	r.finisher.runtimes.Share = fairness.NewWorkShare(16, r.reconciler.Queue.Add)
 	r.runs()
 	r.options.MaxWaitingCreates = 0
 	var uids []types.UID
@@ -621,7 +622,7 @@ func TestSetupsAreShared(t *testing.T) {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())
 	}
 	// A step ends a moment after its result is there.
-	r.stepUntil(0, r.finisher.runtimes.share.IsIdle)
+	r.stepUntil(0, r.finisher.runtimes.Share.IsIdle)
 }
 
 // TestFiveHundredAtOnce of one claim.
@@ -694,33 +695,5 @@ func TestExpiredClaims(t *testing.T) {
 	checkEnd(t, claim, v1alpha1.ReasonClaimExpired, 0)
 	if !strings.HasPrefix(claim.Status.Message, "Claim expired. Claimed 0/1 sandboxes") {
 		t.Errorf("says %q", claim.Status.Message)
-	}
-}
-
-// A call is given up when its sandbox has another pod or is not ready any more, and is not
-// begun again.
-func TestSetupsOfOtherPodsAreGivenUp(t *testing.T) {
-	queued := &v1alpha1.Sandbox{}
-	queued.UID, queued.Annotations = "uid", map[string]string{v1alpha1.AnnotationStarting: "true"}
-	queued.Status.Phase = v1alpha1.SandboxRunning
-	queued.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
-	queued.Status.PodInfo.PodIP, queued.Status.PodInfo.PodUID = "10.0.0.1", "pod"
-	for name, change := range map[string]func(sb *v1alpha1.Sandbox){
-		"the same":    func(*v1alpha1.Sandbox) {},
-		"another IP":  func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "10.0.0.2" },
-		"another pod": func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "other" },
-		"not ready":   func(sb *v1alpha1.Sandbox) { sb.Status.Conditions = nil },
-	} {
-		s, canceled := newSetups(), false
-		call := newSetupCall(&v1alpha1.SandboxClaim{}, queued)
-		call.cancel = func() { canceled = true }
-		s.calls["uid"] = call
-		sb := queued.DeepCopy()
-		change(sb)
-		want := name != "the same"
-		s.keepOnly([]*v1alpha1.Sandbox{sb})
-		if canceled != want || s.hasCalls() == want {
-			t.Errorf("%s: canceled %t, still in hand %t", name, canceled, s.hasCalls())
-		}
 	}
 }

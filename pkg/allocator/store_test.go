@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/metrics"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/storage"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -127,7 +128,7 @@ func TestTransactionsAreCounted(t *testing.T) {
 		"sandbox": func(Txn) error { return nil },
 	} {
 		_, before := gathered(t, "sandlot_transaction_conflicts_total", "moved", moved)
-		txn := observedStore{&oneTxn{err: conflict}, clock.RealClock{}}.Begin()
+		txn := storage.Observed(&oneTxn{err: conflict}, clock.RealClock{}).Begin()
 		if err := begin(txn); err != nil {
 			t.Fatal(err)
 		}

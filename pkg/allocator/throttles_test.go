@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/throttles"
 )
 
 // TestThrottledClaimsDoNotSpin checks that the claims of a namespace and user that exceeds a write
@@ -76,8 +77,8 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 	throttled = false
 	d.stepUntil(time.Second, func() bool { work(); return served == n+1 })
-	if n := d.committer.throttles.n.Load(); n != 0 {
-		t.Errorf("%d throttles are remembered", n)
+	if !d.committer.throttles.IsEmpty() {
+		t.Error("throttles are remembered")
 	}
 }
 
@@ -86,7 +87,7 @@ func TestThrottledClaimEndsInTime(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	claim := d.stored(func(c *v1alpha1.SandboxClaim) { warm(1)(c) })
 	d.Feeds.ClaimChanged(claim)
-	d.committer.throttles.rejected(limitKey{namespace: "ns"}, time.Hour, d.clock.Now())
+	d.committer.throttles.Rejected(throttles.Key{Namespace: "ns"}, time.Hour, d.clock.Now())
 	var ended bool
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error {
@@ -105,57 +106,5 @@ func TestThrottledClaimEndsInTime(t *testing.T) {
 	})
 	if took := d.clock.Since(start); took >= time.Hour {
 		t.Errorf("it ended after %s", took)
-	}
-}
-
-// TestThrottles checks that one claim of a limitKey is tried at a time, that the others are spread,
-// and that throttles are bounded and expire.
-func TestThrottles(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	key := limitKey{"ns", "eve"}
-	th := newThrottles()
-	if th.delay(key, "a", now) != 0 {
-		t.Error("a claim waits although nothing is throttled")
-	}
-	th.rejected(key, 10*time.Second, now)
-	waits := map[time.Duration]bool{}
-	for i := range 100 {
-		left := th.delay(key, types.UID(fmt.Sprint(i)), now)
-		if waits[left] = true; left < 10*time.Second || left > 20*time.Second || left != th.delay(key, types.UID(fmt.Sprint(i)), now) {
-			t.Errorf("a claim waits for %s", left)
-		}
-	}
-	if len(waits) < 50 {
-		t.Errorf("100 claims wait for %d different times", len(waits))
-	}
-	if th.delay(limitKey{"ns", "alice"}, "a", now) != 0 || th.delay(limitKey{"other", "eve"}, "a", now) != 0 {
-		t.Error("another limitKey is throttled")
-	}
-	now = now.Add(10 * time.Second)
-	for claim, want := range map[types.UID]bool{"a": true, "b": false} {
-		th.done(key, "b")
-		th.delay(key, "a", now)
-		if tries := th.delay(key, claim, now) == 0; tries != want {
-			t.Errorf("claim %s tries: %t", claim, tries)
-		}
-	}
-	th.done(key, "b")
-	if th.delay(key, "b", now) == 0 {
-		t.Error("another claim ends the try of the first")
-	}
-	if th.done(key, "a"); th.delay(key, "b", now) != 0 {
-		t.Error("no other claim tries after the first")
-	}
-	if th.accepted(key); th.delay(key, "c", now) != 0 || th.n.Load() != 0 {
-		t.Error("claims wait after one has succeeded")
-	}
-	for i := range 2 * maxThrottles {
-		th.rejected(limitKey{"ns", fmt.Sprint(i)}, time.Second, now)
-	}
-	if n := len(th.byKey); n != maxThrottles {
-		t.Errorf("%d are remembered", n)
-	}
-	if th.removeExpired(now.Add(time.Second + throttleTTL)); th.n.Load() != 0 || len(th.byKey) != 0 {
-		t.Errorf("%d are not removed", len(th.byKey))
 	}
 }

@@ -17,8 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/metadatasync"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/allocator/reconciler"
+	"github.com/sandlot-io/sandlot/pkg/allocator/runtimesetup"
+	"github.com/sandlot-io/sandlot/pkg/allocator/shortfall"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -69,7 +73,7 @@ type outlook struct {
 	// agent-sandbox reads what is in its way on it, and is answered at once.
 	stuck, hopeless bool
 	// notDone is what the plans of this server could not do. Its sets are not changed.
-	notDone notDone
+	notDone shortfall.Shortfall
 }
 
 // work is what a server remembers of its own work on a claim. All of it can be lost.
@@ -78,11 +82,11 @@ type work struct {
 	// wroteAt is when the claim was last written.
 	wroteAt time.Time
 	// notes is the backoff of writes that bind nothing and end nothing.
-	notes backoff
+	notes reconciler.Backoff
 	// setups are the runtimes that are set up for the claim.
-	setups *setups
+	setups *runtimesetup.Setups
 	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
-	metadata *metadataRollout
+	metadata *metadatasync.Rollout
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
 	// opening is set while the claim is being created. Guarded by unfinishedClaims.mu.
@@ -91,15 +95,11 @@ type work struct {
 	mine bool
 }
 
-// progressInterval is how often a claim's progress is written while nothing but its
-// count changes, or that of its resizes.
-const progressInterval = 500 * time.Millisecond
-
 func newWork(r *reservation) *work {
 	return &work{
 		reservation: r,
-		setups:      newSetups(),
-		notes:       newBackoff(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
+		setups:      runtimesetup.New(),
+		notes:       reconciler.NewBackoff(wait.Backoff{Duration: plan.ProgressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
 	}
 }
 
@@ -110,20 +110,20 @@ func newWork(r *reservation) *work {
 func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
 	switch {
 	case p.IsOnlyProgress(w.reservation.room):
-		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
+		return max(0, w.wroteAt.Add(plan.ProgressInterval).Sub(now))
 	case p.ChangesSandboxes() || p.Ends() || p.ObservesSpec():
 		return 0
 	}
-	return max(0, w.notes.until.Sub(now))
+	return max(0, w.notes.Until.Sub(now))
 }
 
 // noteWrite notes that a plan was written.
 func (w *work) noteWrite(p *plan.Plan, now time.Time) {
 	w.wroteAt = now
 	if p.ChangesSandboxes() || p.Ends() {
-		w.notes.reset()
+		w.notes.Reset()
 	} else {
-		w.notes.start(now)
+		w.notes.Start(now)
 	}
 }
 
@@ -264,11 +264,11 @@ func (u *unfinishedClaim) recordPlan(s *plan.State, p *plan.Plan) {
 	u.outlook.stuck = (p.Wants.Need > 0 || goesOn && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = (u.outlook.stuck && (unserved || goesOn) || s.Making.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
-	u.outlook.notDone.update(&u.work.reservation.notDone)
+	u.outlook.notDone.Update(&u.work.reservation.notDone)
 }
 
-// shortfalls returns what the plans of this server could not do for the claim.
-func (u *unfinishedClaim) shortfalls() notDone {
+// notDone returns what the plans of this server could not do for the claim.
+func (u *unfinishedClaim) notDone() shortfall.Shortfall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.outlook.notDone

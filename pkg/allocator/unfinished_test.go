@@ -275,11 +275,11 @@ func TestSpacedWrites(t *testing.T) {
 		byCount time.Duration // held back if the claim was written just now
 		byNotes time.Duration // held back if it was written without progress just now
 	}{
-		"one more counts": {func(_ *desk, s *plan.State) { s.Held[0].Status = running() }, false, progressInterval, progressInterval},
+		"one more counts": {func(_ *desk, s *plan.State) { s.Held[0].Status = running() }, false, plan.ProgressInterval, plan.ProgressInterval},
 		"nothing serves it": {func(d *desk, s *plan.State) {
 			d.Feeds.SetDeleted(setOf("a", "py", atVersion(12)))
 			s.Claim.Spec.Replicas = new(int32(2))
-		}, false, 0, progressInterval},
+		}, false, 0, plan.ProgressInterval},
 		"one is bound":        {func(*desk, *plan.State) {}, true, 0, 0},
 		"the user changed it": {func(_ *desk, s *plan.State) { s.Claim.Generation++ }, false, 0, 0},
 		"its time is up":      {func(d *desk, _ *plan.State) { d.clock.Step(time.Hour) }, false, 0, 0},
@@ -316,7 +316,7 @@ func TestSpacedWrites(t *testing.T) {
 			if got := newWork(newReservation()).holdBack(p, now); got != 0 {
 				t.Errorf("held back for %s though nothing was written", got)
 			}
-			if later := now.Add(progressInterval); counted.holdBack(p, later)+noted.holdBack(p, later) != 0 {
+			if later := now.Add(plan.ProgressInterval); counted.holdBack(p, later)+noted.holdBack(p, later) != 0 {
 				t.Error("held back for too long")
 			}
 		})
@@ -331,7 +331,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 	var pauses []time.Duration
 	for _, p := range []*plan.Plan{note, note, note, note, note, note, binds, note} {
 		w.noteWrite(p, now)
-		pauses = append(pauses, max(0, w.notes.until.Sub(now)))
+		pauses = append(pauses, max(0, w.notes.Until.Sub(now)))
 		now = now.Add(time.Minute)
 	}
 	want := []time.Duration{500, 1000, 2000, 4000, 5000, 5000, 0, 500}

@@ -136,7 +136,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinishedClaim {
 // meanwhile.
 func (c *unfinishedClaims) forget(u *unfinishedClaim, uid types.UID) {
 	u.work.reservation.release(c.queue)
-	u.work.setups.keepOnly(nil)
+	u.work.setups.KeepOnly(nil)
 	u.waiter.Leave()
 	c.setMine(u, false)
 	c.remove(u, uid)

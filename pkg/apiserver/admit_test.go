@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
@@ -49,7 +50,7 @@ func TestRequester(t *testing.T) {
 			if tc.who != nil {
 				ctx = genericapirequest.WithUser(ctx, tc.who)
 			}
-			sandboxclaim.NewStrategy(scheme, testclock.NewFakePassiveClock(claim.CreationTimestamp.Time), validation.DefaultClaimLimits()).PrepareForCreate(ctx, claim)
+			sandboxclaim.NewStrategy(scheme.Scheme, testclock.NewFakePassiveClock(claim.CreationTimestamp.Time), validation.DefaultClaimLimits()).PrepareForCreate(ctx, claim)
 			if recorded := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; strings.Contains(recorded, "s3cr3t") || strings.Contains(recorded, "eve") {
 				t.Errorf("recorded is %s", recorded)
 			}

@@ -47,10 +47,7 @@ type allocation struct {
 	allocator     *allocator.Allocator
 	runtimeWorker *agentruntime.Worker
 	etcd          *etcdConnection
-	sandboxes     *feed[*v1alpha1.Sandbox]
-	sets          *feed[*v1alpha1.SandboxSet]
-	templates     *feed[*v1alpha1.SandboxTemplate]
-	claims        *feed[*v1alpha1.SandboxClaim]
+	feeds         watchFeeds
 	members       *membership
 	// pruner removes versions of the key for agent-runtimes; nil leaves that out.
 	pruner *agentruntime.Pruner
@@ -161,35 +158,37 @@ func newAllocation(
 		allocator:     a,
 		runtimeWorker: runtimeWorker,
 		etcd:          etcd,
-		sandboxes: &feed[*v1alpha1.Sandbox]{
-			name: "sandboxes", store: stores.Sandboxes,
-			listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
-				feeds.SandboxesListed(all, resourceVersion)
-				runtimeWorker.SandboxesListed(all)
-				proxy.Connections.SandboxesListed(all, resourceVersion)
+		feeds: watchFeeds{
+			sandboxes: &feed[*v1alpha1.Sandbox]{
+				name: "sandboxes", store: stores.Sandboxes,
+				listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+					feeds.SandboxesListed(all, resourceVersion)
+					runtimeWorker.SandboxesListed(all)
+					proxy.Connections.SandboxesListed(all, resourceVersion)
+				},
+				changed: func(sb *v1alpha1.Sandbox) {
+					feeds.SandboxChanged(sb)
+					runtimeWorker.SandboxChanged(sb)
+					proxy.Connections.SandboxChanged(sb)
+				},
+				deleted: func(sb *v1alpha1.Sandbox) {
+					feeds.SandboxDeleted(sb)
+					runtimeWorker.SandboxDeleted(sb)
+					proxy.Connections.SandboxDeleted(sb)
+				},
 			},
-			changed: func(sb *v1alpha1.Sandbox) {
-				feeds.SandboxChanged(sb)
-				runtimeWorker.SandboxChanged(sb)
-				proxy.Connections.SandboxChanged(sb)
+			sets: &feed[*v1alpha1.SandboxSet]{
+				name: "sandboxsets", store: stores.SandboxSets,
+				listed: feeds.SetsListed, changed: feeds.SetChanged, deleted: feeds.SetDeleted,
 			},
-			deleted: func(sb *v1alpha1.Sandbox) {
-				feeds.SandboxDeleted(sb)
-				runtimeWorker.SandboxDeleted(sb)
-				proxy.Connections.SandboxDeleted(sb)
+			templates: &feed[*v1alpha1.SandboxTemplate]{
+				name: "sandboxtemplates", store: stores.SandboxTemplates,
+				listed: feeds.TemplatesListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateChanged,
 			},
-		},
-		sets: &feed[*v1alpha1.SandboxSet]{
-			name: "sandboxsets", store: stores.SandboxSets,
-			listed: feeds.SetsListed, changed: feeds.SetChanged, deleted: feeds.SetDeleted,
-		},
-		templates: &feed[*v1alpha1.SandboxTemplate]{
-			name: "sandboxtemplates", store: stores.SandboxTemplates,
-			listed: feeds.TemplatesListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateChanged,
-		},
-		claims: &feed[*v1alpha1.SandboxClaim]{
-			name: "sandboxclaims", store: claims,
-			listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
+			claims: &feed[*v1alpha1.SandboxClaim]{
+				name: "sandboxclaims", store: claims,
+				listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
+			},
 		},
 	}
 	all.maintainsEtcd.Store(true)
@@ -246,10 +245,7 @@ func recoverEmbedded(ctx context.Context, etcd *clientv3.Client, limiter *etcdqu
 func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	err := server.AddPostStartHook("sandbox-allocation", func(hook genericapiserver.PostStartHookContext) error {
 		a.running.Go(func() { a.load(hook) })
-		a.running.Go(func() { a.sandboxes.run(hook) })
-		a.running.Go(func() { a.sets.run(hook) })
-		a.running.Go(func() { a.templates.run(hook) })
-		a.running.Go(func() { a.claims.run(hook) })
+		a.feeds.run(hook, &a.running)
 		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.leaseGuards(hook) })
 		a.running.Go(func() { a.formatKeeper.run(hook) })
@@ -321,16 +317,4 @@ func (a *allocation) alive(*http.Request) error {
 
 // ready fails until the index knows every sandbox and set, and the unfinished
 // claims are known.
-func (a *allocation) ready(*http.Request) error {
-	switch {
-	case !a.sandboxes.synced.Load():
-		return errors.New("the index of sandboxes is not synced")
-	case !a.sets.synced.Load():
-		return errors.New("the sets are not synced")
-	case !a.templates.synced.Load():
-		return errors.New("the templates are not synced")
-	case !a.claims.synced.Load():
-		return errors.New("the claims are not synced")
-	}
-	return nil
-}
+func (a *allocation) ready(*http.Request) error { return a.feeds.ready() }

@@ -24,9 +24,11 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/drain"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/limits"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/store/snapshot"
 	"github.com/sandlot-io/sandlot/pkg/store/watchcache"
@@ -97,7 +99,7 @@ type ExtraConfig struct {
 	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
 	WriteLimits etcdquota.Limits
 	// WatchLimits bound the number of watches, and the memory of those whose clients do not read.
-	WatchLimits WatchLimits
+	WatchLimits limits.WatchLimits
 	// ExemptWriters are the names of the users whose writes count but are not rejected by
 	// WriteLimits.
 	ExemptWriters sets.Set[string]
@@ -167,7 +169,7 @@ type CompletedConfig struct {
 
 // NewConfig returns a configuration with what does not depend on options.
 func NewConfig() *Config {
-	generic := genericapiserver.NewRecommendedConfig(Codecs)
+	generic := genericapiserver.NewRecommendedConfig(scheme.Codecs)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
 	generic.EquivalentResourceRegistry = newEquivalents()
 	// Requests that are forwarded to a sandbox have no time limit.
@@ -178,7 +180,7 @@ func NewConfig() *Config {
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
 		MaxWaitingClaims: DefaultMaxWaitingClaims, WriteLimits: etcdquota.DefaultLimits(),
-		WatchLimits: DefaultWatchLimits(), StorageFormat: &StorageFormat{},
+		WatchLimits: limits.DefaultWatchLimits(), StorageFormat: &StorageFormat{},
 	}}
 }
 
@@ -191,30 +193,30 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	generic := cfg.GenericConfig
 	if generic.AdmissionControl != nil {
-		generic.AdmissionControl = carrying{generic.AdmissionControl, conversion.Carrier{Scheme: scheme}}
+		generic.AdmissionControl = carrying{generic.AdmissionControl, conversion.Carrier{Scheme: scheme.Scheme}}
 	}
 	if generic.RESTOptionsGetter != nil {
 		generic.RESTOptionsGetter = watchcache.Options(generic.RESTOptionsGetter)
 	}
 	if serving := generic.SecureServing; serving != nil && serving.Listener != nil {
-		serving.Listener = newConnections().Listener(serving.Listener)
+		serving.Listener = limits.NewConnections().Listener(serving.Listener)
 	}
 	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
-			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
+			Scheme: scheme.Scheme, Codecs: scheme.Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = withBodies(withClaimOptions(handler), newBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
-		reads := withReadLimits(withWatchLimits(withoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
+		handler = limits.WithBodies(withClaimOptions(handler), limits.NewBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
+		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
 		handler = byMethod{
-			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: withoutConvertedDeletions(handler), others: handler,
+			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithoutConvertedDeletions(handler), others: handler,
 		}
-		handler = withResponseDeadline(withUpgradeLimits(handler, openConnections()), config, clock.RealClock{})
-		handler = withBoundedSelectors(chain(handler, config))
+		handler = limits.WithResponseDeadline(limits.WithUpgradeLimits(handler, limits.OpenConnections()), config, clock.RealClock{})
+		handler = limits.WithBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
-			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
+			handler = drain.New(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
-		return connections.Handler(handler, headerLimits)
+		return limits.WithConnections(handler)
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}
@@ -282,7 +284,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	getter := c.genericConfig.RESTOptionsGetter
 	limiter := etcdquota.NewLimiter(c.extraConfig.WriteLimits, c.extraConfig.clock())
 	limited := etcdquota.WithLimiter(getter, limiter, c.extraConfig.ExemptWriters)
-	stores, err := sandboxrest.NewStores(scheme, limited)
+	stores, err := sandboxrest.NewStores(scheme.Scheme, limited)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -308,7 +310,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
 		AdmitDelete: admitter.admitDelete, AdmitPodChange: admitter.admitPodChange, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes, PodAddresses: addresses,
 		AdmitAccess: admitter.admitAccess, Authorizer: c.genericConfig.Authorization.Authorizer}
-	storage, claims, err := provider.NewStorage(scheme, limited)
+	storage, claims, err := provider.NewStorage(scheme.Scheme, limited)
 	if err != nil {
 		return nil, nil, err
 	}

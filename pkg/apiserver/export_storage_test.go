@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
@@ -28,7 +29,7 @@ type Storage struct {
 
 // NewStorage builds the storage of every resource, with the allocation.
 func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*Storage, error) {
-	stores, err := sandboxrest.NewStores(scheme, getter)
+	stores, err := sandboxrest.NewStores(scheme.Scheme, getter)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	provider := sandboxrest.Provider{Stores: stores, Binder: a,
 		AdmitDelete: (*admitter)(nil).admitDelete, AdmitAccess: (*admitter)(nil).admitAccess, Runtimes: runtimes, ClaimLimits: extra.ClaimLimits,
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
-	resources, claims, err := provider.NewStorage(scheme, getter)
+	resources, claims, err := provider.NewStorage(scheme.Scheme, getter)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +53,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 // Run runs the allocation, as the server's hook does, until ctx is done.
 func (s *Storage) Run(ctx context.Context) error {
 	a := s.allocation
-	a.running.Go(func() { a.sandboxes.run(ctx) })
-	a.running.Go(func() { a.sets.run(ctx) })
-	a.running.Go(func() { a.templates.run(ctx) })
-	a.running.Go(func() { a.claims.run(ctx) })
+	a.feeds.run(ctx, &a.running)
 	a.running.Go(func() { a.allocator.Run(ctx) })
 	a.running.Go(func() { a.runtimeWorker.Run(ctx) })
 	a.running.Wait()

@@ -7,6 +7,3 @@ import clientv3 "go.etcd.io/etcd/client/v3"
 
 // WrapKV puts wrap between the allocator and etcd.
 func (c *ExtraConfig) WrapKV(wrap func(clientv3.KV) clientv3.KV) { c.wrapKV = wrap }
-
-// MaxUnreadOfUser is how many unread responses of one user there may be.
-const MaxUnreadOfUser = maxUnreadOfUser

@@ -5,13 +5,17 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 // feed calls functions with the events of a resource's watch cache, in their order and from one
@@ -78,6 +82,37 @@ func (f *feed[T]) Replace(objects []any, resourceVersion string) error {
 
 // Resync implements cache.ReflectorStore.
 func (f *feed[T]) Resync() error { return nil }
+
+// watchFeeds are what the allocator is fed from.
+type watchFeeds struct {
+	sandboxes *feed[*v1alpha1.Sandbox]
+	sets      *feed[*v1alpha1.SandboxSet]
+	templates *feed[*v1alpha1.SandboxTemplate]
+	claims    *feed[*v1alpha1.SandboxClaim]
+}
+
+// run runs all of them until ctx is done.
+func (f *watchFeeds) run(ctx context.Context, running *sync.WaitGroup) {
+	running.Go(func() { f.sandboxes.run(ctx) })
+	running.Go(func() { f.sets.run(ctx) })
+	running.Go(func() { f.templates.run(ctx) })
+	running.Go(func() { f.claims.run(ctx) })
+}
+
+// ready fails until all of them have listed their objects.
+func (f *watchFeeds) ready() error {
+	switch {
+	case !f.sandboxes.synced.Load():
+		return errors.New("the index of sandboxes is not synced")
+	case !f.sets.synced.Load():
+		return errors.New("the sets are not synced")
+	case !f.templates.synced.Load():
+		return errors.New("the templates are not synced")
+	case !f.claims.synced.Load():
+		return errors.New("the claims are not synced")
+	}
+	return nil
+}
 
 func typed[T runtime.Object](obj any) (T, error) {
 	object, ok := obj.(T)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
 )
 
@@ -22,7 +23,7 @@ import (
 // installed together, so that server-side apply in one of them knows the types of all.
 func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, templates *templateLookup) error {
 	provider := agentsandbox.Provider{
-		Scheme: scheme, Stored: storage, Templates: templates, CachedTemplates: templates.cached(),
+		Scheme: scheme.Scheme, Stored: storage, Templates: templates, CachedTemplates: templates.cached(),
 		StrictClaims: c.extraConfig.StrictAgentSandboxClaims,
 	}
 	served, err := provider.NewStorage()
@@ -32,13 +33,13 @@ func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, tem
 	served[v1alpha1.GroupName] = storage
 	var groups []*genericapiserver.APIGroupInfo
 	for _, name := range []string{v1alpha1.GroupName, v1alpha1.ExtensionsGroup, v1alpha1.AgentsGroup} {
-		group := genericapiserver.NewDefaultAPIGroupInfo(name, scheme, metav1.ParameterCodec, Codecs)
+		group := genericapiserver.NewDefaultAPIGroupInfo(name, scheme.Scheme, metav1.ParameterCodec, scheme.Codecs)
 		newSerializer := decoding.NewTextSerializer // the kinds of agent-sandbox have no protobuf
 		if name == v1alpha1.GroupName {
 			newSerializer = decoding.NewSerializer
 		}
-		group.NegotiatedSerializer = newSerializer(group.NegotiatedSerializer, scheme)
-		for _, version := range scheme.PrioritizedVersionsForGroup(name) {
+		group.NegotiatedSerializer = newSerializer(group.NegotiatedSerializer, scheme.Scheme)
+		for _, version := range scheme.Scheme.PrioritizedVersionsForGroup(name) {
 			here := agentsandbox.ServedIn(version, served[name])
 			group.VersionedResourcesStorageMap[version.Version] = here
 			if err := c.addKinds(version, here); err != nil {
@@ -57,7 +58,7 @@ func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, tem
 // groups, such as Scale.
 func (c CompletedConfig) addKinds(version schema.GroupVersion, storage map[string]rest.Storage) error {
 	for resource, store := range storage {
-		kind, err := endpoints.GetResourceKind(version, store, scheme)
+		kind, err := endpoints.GetResourceKind(version, store, scheme.Scheme)
 		if err != nil {
 			return fmt.Errorf("kind of %s: %w", resource, err)
 		}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	serverscheme "github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 
@@ -32,7 +32,7 @@ func TestListsAreStreamed(t *testing.T) {
 		if gv.Group == v1alpha1.GroupName {
 			newSerializer = decoding.NewSerializer
 		}
-		served, plain := newSerializer(apiserver.Codecs, scheme), newSerializer(serializer.NewCodecFactory(scheme), scheme)
+		served, plain := newSerializer(serverscheme.Codecs, scheme), newSerializer(serializer.NewCodecFactory(scheme), scheme)
 		for kind, list := range scheme.KnownTypes(gv) {
 			if !strings.HasSuffix(kind, "List") || !meta.IsListType(reflect.New(list).Interface().(runtime.Object)) {
 				continue

@@ -26,13 +26,13 @@ import (
 func (s *Server) ListerWatcher(kind runtime.Object) cache.ListerWatcher {
 	switch kind.(type) {
 	case *v1alpha1.Sandbox:
-		return listerWatcher(s.allocation.sandboxes.store)
+		return listerWatcher(s.allocation.feeds.sandboxes.store)
 	case *v1alpha1.SandboxSet:
-		return listerWatcher(s.allocation.sets.store)
+		return listerWatcher(s.allocation.feeds.sets.store)
 	case *v1alpha1.SandboxTemplate:
-		return listerWatcher(s.allocation.templates.store)
+		return listerWatcher(s.allocation.feeds.templates.store)
 	case *v1alpha1.SandboxClaim:
-		return listerWatcher(s.allocation.claims.store)
+		return listerWatcher(s.allocation.feeds.claims.store)
 	}
 	return nil
 }

@@ -29,40 +29,8 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"version"})
 
-	connectionsOpen = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      "sandlot",
-		Subsystem:      "apiserver",
-		Name:           "connections",
-		Help:           "Number of connections that are open.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
-	connectionsRefused = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace:      "sandlot",
-		Subsystem:      "apiserver",
-		Name:           "connections_refused_total",
-		Help:           "Number of connections that were closed at once, because there were too many and none could be closed for them.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
-	connectionsEvicted = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace:      "sandlot",
-		Subsystem:      "apiserver",
-		Name:           "connections_evicted_total",
-		Help:           "Number of connections that were closed for new ones, because there were too many: those without a request, or of a network that had more than its share.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
-	largeHeadersRefused = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace:      "sandlot",
-		Subsystem:      "apiserver",
-		Name:           "large_headers_refused_total",
-		Help:           "Number of connections closed because their source, or all sources together, had no slot left for large headers.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(feedLists, buildInfo, connectionsOpen, connectionsRefused, connectionsEvicted, largeHeadersRefused)
+		legacyregistry.MustRegister(feedLists, buildInfo)
 		buildInfo.WithLabelValues(version.Get()).Set(1)
 	})
 )

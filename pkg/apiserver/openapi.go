@@ -22,6 +22,7 @@ import (
 	extensionsv1alpha1 "github.com/sandlot-io/sandlot/apis/extensions/v1alpha1"
 	extensionsv1beta1 "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/pkg/generated/openapi"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
@@ -52,7 +53,7 @@ func isModel(name string) bool {
 
 // openAPIConfigs returns the configuration of the OpenAPI v2 and v3 documents.
 func openAPIConfigs() (*common.Config, *common.OpenAPIV3Config) {
-	namer := apiopenapi.NewDefinitionNamer(scheme)
+	namer := apiopenapi.NewDefinitionNamer(scheme.Scheme)
 	v2 := genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
 	v2.GetDefinitionName = withoutInternal(namer.GetDefinitionName)
 	v2.Info.Title = openAPITitle

@@ -21,6 +21,7 @@ import (
 	extensionsv1alpha1 "github.com/sandlot-io/sandlot/apis/extensions/v1alpha1"
 	extensionsv1beta1 "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 )
 
 func TestEveryFieldIsDescribed(t *testing.T) {
@@ -161,7 +162,7 @@ func TestApplyHasSchemasOfEveryKind(t *testing.T) {
 		extensionsv1beta1.SchemeGroupVersion, extensionsv1alpha1.SchemeGroupVersion,
 	} {
 		for _, kind := range []string{"SandboxClaim", "SandboxSet", "SandboxWarmPool", "SandboxTemplate", "Sandbox"} {
-			object, err := scheme.New(group.WithKind(kind))
+			object, err := scheme.Scheme.New(group.WithKind(kind))
 			if err != nil {
 				continue // another group has it
 			}

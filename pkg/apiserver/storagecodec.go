@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 )
 
 // StorageFormat is the format in which a server writes objects to etcd: JSON, until UseProtobuf is
@@ -44,16 +45,16 @@ func (f *StorageFormat) IsProtobuf() bool {
 // agents.kruise.io, and decoded from whatever the scheme knows, in JSON and in protobuf. What could not
 // be decoded is not encoded.
 func (f *StorageFormat) Codec() runtime.Codec {
-	stored, err := decoding.NewStoredDecoder(Codecs.UniversalDeserializer(), scheme, v1alpha1.SchemeGroupVersion,
+	stored, err := decoding.NewStoredDecoder(scheme.Codecs.UniversalDeserializer(), scheme.Scheme, v1alpha1.SchemeGroupVersion,
 		&v1alpha1.Sandbox{}, &v1alpha1.SandboxClaim{}, &v1alpha1.SandboxSet{}, &v1alpha1.SandboxTemplate{})
 	utilruntime.Must(err) // the scheme has these types
-	info, _ := runtime.SerializerInfoForMediaType(Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	encoder := storageEncoder{
 		format:   f,
-		json:     decoding.NewStoredEncoder(Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
-		protobuf: decoding.NewStoredProtobufEncoder(Codecs.EncoderForVersion(info.Serializer, v1alpha1.SchemeGroupVersion)),
+		json:     decoding.NewStoredEncoder(scheme.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		protobuf: decoding.NewStoredProtobufEncoder(scheme.Codecs.EncoderForVersion(info.Serializer, v1alpha1.SchemeGroupVersion)),
 	}
-	return runtime.NewCodec(encoder, Codecs.DecoderToVersion(stored, runtime.InternalGroupVersioner))
+	return runtime.NewCodec(encoder, scheme.Codecs.DecoderToVersion(stored, runtime.InternalGroupVersioner))
 }
 
 // NewStorageCodec returns the codec of a server that writes protobuf.

@@ -41,14 +41,6 @@ func withoutEtcdUsage() testutil.Option {
 	return withWriteLimits(etcdquota.Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
 }
 
-// largeTemplate is a template with a pod template of some 200 KiB.
-func largeTemplate(name string) *v1alpha1.SandboxTemplate {
-	large := builders.Template(name)
-	large.Spec.Template.Raw = fmt.Appendf(nil, `{"spec":{"containers":[{"name":"main","image":"busybox","env":[%s]}]}}`,
-		strings.Join(slices.Repeat([]string{`{"name":"A","value":"` + strings.Repeat("x", 1000) + `"}`}, 200), ","))
-	return large
-}
-
 // sendOnce sends a request without the retries of clients.
 func sendOnce(t *testing.T, s *testutil.Server, verb, path, contentType, body string) error {
 	t.Helper()
@@ -74,7 +66,7 @@ func version(t *testing.T, s *testutil.Server, path string) string {
 func exceedLimit(t *testing.T, s *testutil.Server, namespace string) error {
 	t.Helper()
 	for i := range 100 {
-		large := largeTemplate(fmt.Sprintf("large-%d", i))
+		large := builders.LargeTemplate(fmt.Sprintf("large-%d", i))
 		err := s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxtemplates").
 			MaxRetries(0).Body(large).Do(t.Context()).Error()
 		if err != nil {
@@ -234,7 +226,7 @@ func TestUserLimit(t *testing.T) {
 	create := func(user string, i int) error {
 		return s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(fmt.Sprint("team-", i)).Resource("sandboxtemplates").
 			SetHeader("Impersonate-User", user).SetHeader("Impersonate-Group", "system:masters").
-			MaxRetries(0).Body(largeTemplate(user)).Do(t.Context()).Error()
+			MaxRetries(0).Body(builders.LargeTemplate(user)).Do(t.Context()).Error()
 	}
 	var rejection error
 	for i := range 50 {
@@ -261,7 +253,7 @@ func TestClaimsCountForTheirCreator(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	limits := etcdquota.Limits{User: etcdquota.Limit{Rate: mebibyte, Burst: 3 * mebibyte}}
 	s := testutil.Start(t, withoutWaiting(), withWriteLimits(limits, clock))
-	template := largeTemplate("large")
+	template := builders.LargeTemplate("large")
 	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), template, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +304,7 @@ func TestChangesOfOthersCountForNoUser(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	limits := etcdquota.Limits{User: etcdquota.Limit{Rate: 1 << 10, Burst: 3 * mebibyte}}
 	s := testutil.Start(t, withWriteLimits(limits, clock))
-	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{})
+	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), builders.LargeTemplate("large"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func namesOf(claim *v1alpha1.SandboxClaim) (names []string) {
 // completeKeys offers the ids of API keys.
 func (o *e2bKeyOptions) completeKeys(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return o.ask(cmd, args, toComplete, func(ctx context.Context, s *session, _ metav1.ListOptions) (ids []string) {
-		records, err := o.keys(s).List(ctx, s.namespace)
+		records, err := keysOf(s, o.keysNamespace).List(ctx, s.namespace)
 		if err != nil {
 			return nil
 		}

@@ -33,7 +33,7 @@ func newE2BKeyCommand(c *connection) *cobra.Command {
 	return command
 }
 
-// keys are the keys on the server of a session, each of which is read when it is asked for.
-func (o *e2bKeyOptions) keys(s *session) *apikeys.Keys {
-	return apikeys.New(apikeys.NewSecrets(s.kube.CoreV1(), o.keysNamespace, clock.RealClock{}))
+// keysOf are the keys in a namespace on the server of a session, each of which is read when it is asked for.
+func keysOf(s *session, namespace string) *apikeys.Keys {
+	return apikeys.New(apikeys.NewSecrets(s.kube.CoreV1(), namespace, clock.RealClock{}))
 }

@@ -53,7 +53,7 @@ func (o *e2bKeyCreateOptions) run(ctx context.Context) error {
 	if err := s.checkTeam(ctx); err != nil {
 		return err
 	}
-	record, text, err := o.keys(s).Issue(ctx, apikeys.Request{Team: s.namespace, Name: o.name})
+	record, text, err := keysOf(s, o.keysNamespace).Issue(ctx, apikeys.Request{Team: s.namespace, Name: o.name})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: API keys are kept in namespace %s, which an install of sandlot-gateway makes (--keys-namespace is another one)", err, o.keysNamespace)
 	}

@@ -40,7 +40,7 @@ func (o *e2bKeyListOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records, err := o.keys(s).List(ctx, s.namespace)
+	records, err := keysOf(s, o.keysNamespace).List(ctx, s.namespace)
 	if err != nil {
 		return err
 	}

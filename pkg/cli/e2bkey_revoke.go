@@ -27,19 +27,19 @@ func newE2BKeyRevokeCommand(o *e2bKeyOptions) *cobra.Command {
 			if len(args) != 1 || !apikeys.IsID(args[0]) {
 				return errors.New("revoke takes the id of an API key: 16 digits of 0 to 9 and a to f, as list shows it and as the key has behind e2b_")
 			}
-			return o.revoke(cmd.Context(), args[0])
+			return revokeKey(cmd.Context(), o, args[0])
 		},
 	}
 	o.nameProgram(command)
 	return command
 }
 
-func (o *e2bKeyOptions) revoke(ctx context.Context, id string) error {
+func revokeKey(ctx context.Context, o *e2bKeyOptions, id string) error {
 	s, err := o.open()
 	if err != nil {
 		return err
 	}
-	gone, err := o.keys(s).Revoke(ctx, s.namespace, id)
+	gone, err := keysOf(s, o.keysNamespace).Revoke(ctx, s.namespace, id)
 	if errors.Is(err, apikeys.ErrNotFound) {
 		return fmt.Errorf("team %s has no API key %s", s.namespace, id)
 	}

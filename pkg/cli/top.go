@@ -110,7 +110,7 @@ func (o *topOptions) look(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if sets, err = o.chosen(sets); err != nil {
+	if sets, err = chosen(sets, o.pools); err != nil {
 		return err
 	}
 	if !o.out.table() {
@@ -132,17 +132,17 @@ func (o *topOptions) look(ctx context.Context, s *session) error {
 }
 
 // chosen leaves the sets that the command line names, which have to be there.
-func (o *topOptions) chosen(sets []*v1alpha1.SandboxSet) ([]*v1alpha1.SandboxSet, error) {
-	if len(o.pools) == 0 {
+func chosen(sets []*v1alpha1.SandboxSet, names []string) ([]*v1alpha1.SandboxSet, error) {
+	if len(names) == 0 {
 		return sets, nil
 	}
 	var errs []error
-	for _, name := range o.pools {
+	for _, name := range names {
 		if !slices.ContainsFunc(sets, func(set *v1alpha1.SandboxSet) bool { return set.Name == name }) {
 			errs = append(errs, fmt.Errorf("sandboxset %q not found", name))
 		}
 	}
-	sets = slices.DeleteFunc(sets, func(set *v1alpha1.SandboxSet) bool { return !slices.Contains(o.pools, set.Name) })
+	sets = slices.DeleteFunc(sets, func(set *v1alpha1.SandboxSet) bool { return !slices.Contains(names, set.Name) })
 	return sets, errors.Join(errs...)
 }
 

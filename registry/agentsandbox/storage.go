@@ -99,7 +99,7 @@ func (p Provider) addWarmPools(to map[string]rest.Storage) error {
 	}
 	served.DeletionWarnings = stored.DeletionWarnings
 	to["sandboxwarmpools"] = warmPoolREST{served}
-	to["sandboxwarmpools/scale"] = scale.In(served.Store, warmPoolSelector)
+	to["sandboxwarmpools/scale"] = &sandboxset.ScaleREST{TableConvertor: scale.TableConvertor, Store: served.Store, Scaled: sandboxset.Scaled(warmPoolSelector)}
 	return p.addStatus(to, "sandboxwarmpools", "sandboxsets", o)
 }
 
@@ -126,7 +126,7 @@ func (p Provider) addSandboxes(to map[string]rest.Storage) error {
 	if err != nil {
 		return err
 	}
-	to[sandboxScale] = &scaleREST{TableConvertor: scale.TableConvertor, store: served.Store}
+	to[sandboxScale] = &base.ScaleREST[*v1alpha1.Sandbox]{TableConvertor: scale.TableConvertor, Store: served.Store, Scaled: scaledSandbox}
 	status, err := p.status("sandboxes", o)
 	if err != nil {
 		return err

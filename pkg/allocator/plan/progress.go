@@ -22,6 +22,10 @@ const (
 	Failed
 )
 
+// ProgressInterval is how often a claim's progress is written while nothing but its
+// count changes, or that of its resizes.
+const ProgressInterval = 500 * time.Millisecond
+
 // preparation is how far a sandbox is, and why.
 type preparation struct {
 	progress Progress

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/limits"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
@@ -95,7 +95,7 @@ const maxReviews, maxReviewsOfUser = 128, 32
 
 // fairLimiter shares a rate limit among the users of requests. The limit serves who comes first: without this, a
 // user who asks for thousands of rights makes all others wait behind them. More requests of that user wait here.
-// apiserver.AccountOf says who a user counts for.
+// limits.AccountOf says who a user counts for.
 type fairLimiter struct {
 	flowcontrol.RateLimiter
 	slots *fairness.Slots
@@ -109,7 +109,7 @@ func newFairLimiter(inner flowcontrol.RateLimiter) fairLimiter {
 func (l fairLimiter) Wait(ctx context.Context) error {
 	var account string
 	if u, ok := request.UserFrom(ctx); ok {
-		account = apiserver.AccountOf(u.GetName())
+		account = limits.AccountOf(u.GetName())
 	}
 	release, err := l.slots.Wait(ctx, account)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/scheme"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
@@ -38,7 +39,7 @@ func fillEveryField(t *testing.T, s *testutil.Server) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	fill := apitestingfuzzer.FuzzerFor(apitestingfuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, fuzzer.Funcs), rand.NewSource(1), apiserver.Codecs).
+	fill := apitestingfuzzer.FuzzerFor(apitestingfuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, fuzzer.Funcs), rand.NewSource(1), scheme.Codecs).
 		NilChance(0).NumElements(1, 2)
 	for _, kind := range []struct {
 		resource string

@@ -56,7 +56,7 @@ func (s *State) Judge(now time.Time, report func(findings.Finding)) {
 		sb := &s.sandboxes[i]
 		j.sandboxesByKey[sb.key] = sb
 		if sb.bound() {
-			j.holds[sb.claimUID] = append(j.holds[sb.claimUID], sb)
+			j.holds[sb.claim.uid] = append(j.holds[sb.claim.uid], sb)
 		}
 	}
 	for i := range s.sandboxes {
@@ -78,7 +78,7 @@ func (j *judge) warn(check, message, action string, objects ...string) {
 // sandbox judges a sandbox by what it says of itself, and by whether what it names is there.
 func (j *judge) sandbox(sb *sandbox) {
 	var told bool
-	if sb.claimUID != "" {
+	if sb.claim.uid != "" {
 		told = j.bound(sb)
 	} else {
 		j.unbound(sb)
@@ -95,16 +95,16 @@ func (j *judge) bound(sb *sandbox) (told bool) {
 	switch {
 	case sb.pooled:
 		j.breach("BoundInPool", fmt.Sprintf("%s is bound to claim %s (%s), and is in the pool of SandboxSet %s, which could hand it out again",
-			name, sb.claimName, sb.claimUID, sb.controller.Name), name)
+			name, sb.claim.name, sb.claim.uid, sb.controller.Name), name)
 	case !sb.locked:
-		j.breach("BoundWithoutLock", fmt.Sprintf("%s is bound to claim %s (%s), and is not locked", name, sb.claimName, sb.claimUID), name)
+		j.breach("BoundWithoutLock", fmt.Sprintf("%s is bound to claim %s (%s), and is not locked", name, sb.claim.name, sb.claim.uid), name)
 	}
-	holder := j.claimsByUID[sb.claimUID]
+	holder := j.claimsByUID[sb.claim.uid]
 	switch {
-	case holder != nil && (holder.key.Namespace != sb.key.Namespace || holder.key.Name != sb.claimName):
-		j.breach("BoundToOther", fmt.Sprintf("%s says that it is bound to claim %s of its namespace, and has the UID of %s", name, sb.claimName, holder), name, holder.String())
+	case holder != nil && (holder.key.Namespace != sb.key.Namespace || holder.key.Name != sb.claim.name):
+		j.breach("BoundToOther", fmt.Sprintf("%s says that it is bound to claim %s of its namespace, and has the UID of %s", name, sb.claim.name, holder), name, holder.String())
 	case !j.Partial && holder == nil && sb.starting && !sb.reserved && !sb.deleting:
-		j.warn("ClaimGone", fmt.Sprintf("%s is starting for claim %s (%s), which is gone", name, sb.claimName, sb.claimUID), wait, name)
+		j.warn("ClaimGone", fmt.Sprintf("%s is starting for claim %s (%s), which is gone", name, sb.claim.name, sb.claim.uid), wait, name)
 	default:
 		return false
 	}
@@ -202,12 +202,12 @@ func (j *judge) listed(c *claim, sandboxName string, uid types.UID) {
 		j.breach("ListedByTwo", fmt.Sprintf("%s is listed by %s and by %s", sb, other, c), sb.String(), other.String(), c.String())
 	}
 	j.listedBy[sb] = c
-	if sb.claimUID == c.uid {
+	if sb.claim.uid == c.uid {
 		return
 	}
 	holder := "no claim"
-	if sb.claimUID != "" {
-		holder = fmt.Sprintf("claim %s (%s)", sb.claimName, sb.claimUID)
+	if sb.claim.uid != "" {
+		holder = fmt.Sprintf("claim %s (%s)", sb.claim.name, sb.claim.uid)
 	}
 	message := fmt.Sprintf("%s (%s) lists %s, which names %s", c, c.uid, sb, holder)
 	if uid == "" {

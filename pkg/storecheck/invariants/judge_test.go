@@ -294,7 +294,7 @@ func TestLongNames(t *testing.T) {
 	s.AddSandbox(sb)
 	s.AddSandbox(held)
 	for _, kept := range s.sandboxes {
-		if got := len(kept.controller.Name) + len(kept.controller.UID) + len(kept.claimUID); got == 0 || got > 600 {
+		if got := len(kept.controller.Name) + len(kept.controller.UID) + len(kept.claim.uid); got == 0 || got > 600 {
 			t.Errorf("of %s %d bytes are kept", &kept, got)
 		}
 	}

@@ -47,9 +47,11 @@ type claim struct {
 type sandbox struct {
 	key types.NamespacedName
 	uid types.UID
-	// claimUID and claimName are what it says of the claim that holds it.
-	claimUID  types.UID
-	claimName string
+	// claim is what it says of the claim that holds it; its UID is empty if there is none.
+	claim struct {
+		uid  types.UID
+		name string
+	}
 	// controller is the object of ours that is its controller; its UID is empty if there is none.
 	controller metav1.OwnerReference
 
@@ -81,7 +83,6 @@ func (s *State) AddSandbox(sb *v1alpha1.Sandbox) {
 	owner := sb.Annotations[v1alpha1.AnnotationOwner]
 	kept := sandbox{
 		key: keyOf(sb), uid: sb.UID,
-		claimUID: types.UID(short(owner)), claimName: sb.Labels[v1alpha1.LabelClaimName],
 		locked:     sb.Annotations[v1alpha1.AnnotationLock] != "",
 		scalesDown: owner == v1alpha1.OwnerScaleDown,
 		starting:   plan.IsStarting(sb),
@@ -90,9 +91,10 @@ func (s *State) AddSandbox(sb *v1alpha1.Sandbox) {
 		pooled:     v1alpha1.IsInPool(sb),
 		due:        sb.Spec.ShutdownTime != nil,
 	}
-	if kept.scalesDown {
-		kept.claimUID = ""
+	if !kept.scalesDown {
+		kept.claim.uid = types.UID(short(owner))
 	}
+	kept.claim.name = sb.Labels[v1alpha1.LabelClaimName]
 	// It goes back to its pool in one write, and is counted when it is ready there.
 	kept.recycled = sb.Status.RecycledCount > 0 || kept.pooled && sb.Status.Phase == v1alpha1.SandboxRecycling
 	if controller := metav1.GetControllerOfNoCopy(sb); controller != nil && v1alpha1.OwnerKind(controller) != "" {
@@ -148,4 +150,4 @@ func (s *sandbox) String() string { return "Sandbox " + s.key.String() }
 
 // bound reports whether a claim holds a sandbox, whether it counts or not: not one that is
 // kept for debugging, which is the claim's no more.
-func (s *sandbox) bound() bool { return s.claimUID != "" && !s.reserved }
+func (s *sandbox) bound() bool { return s.claim.uid != "" && !s.reserved }

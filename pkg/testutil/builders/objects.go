@@ -7,6 +7,8 @@ package builders
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +46,14 @@ func Template(name string) *v1alpha1.SandboxTemplate {
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	template.Spec.Template = PodTemplate()
 	return template
+}
+
+// LargeTemplate returns a SandboxTemplate with a pod template of some 200 KiB.
+func LargeTemplate(name string) *v1alpha1.SandboxTemplate {
+	large := Template(name)
+	large.Spec.Template.Raw = fmt.Appendf(nil, `{"spec":{"containers":[{"name":"main","image":"busybox","env":[%s]}]}}`,
+		strings.Join(slices.Repeat([]string{`{"name":"A","value":"` + strings.Repeat("x", 1000) + `"}`}, 200), ","))
+	return large
 }
 
 // Claim returns a claim of the sandboxes of the set "pool" that waits for warm ones.

@@ -1,0 +1,198 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+	"github.com/sandlot-io/sandlot/pkg/memory"
+)
+
+// BodyLimits bound how long bodies of requests may take.
+type BodyLimits struct {
+	// slots are taken by bodies that have not arrived within slowAfter. Users share them.
+	slots     *fairness.Slots
+	slowAfter time.Duration
+	// timeout is how long a body may take, and a second longer for each bodyRate bytes.
+	timeout time.Duration
+	// maxBytes is how many bytes of a body are read.
+	maxBytes int64
+	// large are taken by requests that may take much memory while they are handled. A user who has none left waits
+	// for largeWait.
+	large     *fairness.Slots
+	largeWait time.Duration
+}
+
+const (
+	// largeBody is from how many bytes a body counts as large.
+	largeBody = 64 << 10
+	// largeMemory is the memory of the server for each request that counts as large. It takes about 3 MiB.
+	largeMemory = 8 << 20
+)
+
+// bodyRate is how many bytes of a body arrive in a second at least.
+const bodyRate = 64 << 10
+
+func NewBodyLimits(maxBytes int64) *BodyLimits {
+	large := max(int(memory.Size()/largeMemory), 64)
+	return &BodyLimits{
+		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
+		large: fairness.NewSlots(large, large/2), largeWait: time.Second,
+	}
+}
+
+// WithBodies reads the body of a request before the request is handled. A request whose body does not arrive has a
+// seat of API priority and fairness, here and in kube-apiserver, so a user with many of them would take all seats.
+// Where all slots of the user are taken it is refused with 429, and after the timeout with 408. AccountOf says who a
+// user counts for. Long-running requests have no seat. It has to be inside of authentication.
+func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.LongRunningRequestCheck) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || req.ContentLength == 0 || req.Body == nil || isLongRunning(req, info) {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		if mayBeLarge(req) {
+			release, err := limits.waitForLarge(req)
+			if err != nil {
+				refuse(w, req, info, err)
+				return
+			}
+			defer release()
+		}
+		body, err := limits.read(w, req)
+		if err != nil {
+			refuse(w, req, info, err)
+			return
+		}
+		req.Body = body
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// mayBeLarge reports whether a request with a body may take much memory. A patch may be of a large object, and a dry
+// run of one stores nothing that etcdquota would count.
+func mayBeLarge(req *http.Request) bool {
+	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > largeBody
+}
+
+// waitForLarge waits for a slot for a request that may take much memory. The error is an API status error.
+func (l *BodyLimits) waitForLarge(req *http.Request) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(req.Context(), l.largeWait)
+	defer cancel()
+	if release, err = l.large.Wait(ctx, accountOf(req)); err != nil {
+		return nil, apierrors.NewTooManyRequests("too many patches and large requests of this user are under way, please try again later", 1)
+	}
+	return release, nil
+}
+
+// read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors
+// of the client when they read it. The errors that are returned are API status errors.
+func (l *BodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
+	expected := req.ContentLength
+	if expected < 0 || expected > l.maxBytes {
+		expected = l.maxBytes
+	}
+	slow := &slowBody{
+		slots: l.slots, req: req, controller: http.NewResponseController(w),
+		deadline: clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second),
+	}
+	timer := time.AfterFunc(l.slowAfter, slow.begin)
+	read, err := io.ReadAll(io.LimitReader(req.Body, l.maxBytes+1)) // as far as the handlers read
+	timer.Stop()
+	switch refused := slow.end(err); {
+	case refused:
+		return nil, apierrors.NewTooManyRequests("too many requests of this user have bodies that do not arrive, please try again later", 1)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusRequestTimeout, Reason: metav1.StatusReasonTimeout,
+			Message: "the body of the request did not arrive in time",
+		}}
+	}
+	rest := io.Reader(req.Body)
+	if err != nil {
+		rest = failed{err}
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(read), rest), req.Body}, nil
+}
+
+// slowBody gives a body that is being read a slot and a deadline, if it is slow. Where there is no slot, the deadline is
+// over at once. Most bodies arrive with the headers and need neither.
+type slowBody struct {
+	slots      *fairness.Slots
+	req        *http.Request
+	controller *http.ResponseController
+	deadline   time.Time
+
+	mu      sync.Mutex
+	isRead  bool
+	refused bool
+	release func() // nil before begin, and if there is no slot
+}
+
+// begin is called when the body is slow.
+func (b *slowBody) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isRead {
+		return
+	}
+	var ok bool
+	if b.release, ok = b.slots.Take(accountOf(b.req)); !ok {
+		b.refused, b.deadline = true, past
+	}
+	b.setDeadline(b.deadline)
+}
+
+// end is called when the body is read, with the error of that. It releases the slot, and reports whether there was
+// none. The next request of a connection has no deadline.
+func (b *slowBody) end(err error) (refused bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isRead = true
+	if b.release != nil {
+		b.release()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			b.setDeadline(time.Time{})
+		}
+	}
+	return b.refused
+}
+
+// setDeadline sets the deadline of the body.
+func (b *slowBody) setDeadline(at time.Time) {
+	ifHandled(b.req, func() { _ = b.controller.SetReadDeadline(at) }) // writers of tests have none
+}
+
+// ifHandled calls use, which uses the writer of a request, unless the request has been given up: the handlers around
+// the one that calls it may have returned, and the writer of HTTP/2 panics then.
+func ifHandled(req *http.Request, use func()) {
+	if req.Context().Err() != nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	use()
+}
+
+// failed is a reader that fails.
+type failed struct{ err error }
+
+// Read implements io.Reader.
+func (f failed) Read([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,143 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/connections"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
+)
+
+const (
+	// responseGrace is how long the response of a request may take beyond the time limit of the request.
+	responseGrace = 10 * time.Second
+	// unreadAfter is after what time a response that is being written counts as unread. A client that reads is
+	// quicker. After as long again it ends if its user has too many.
+	unreadAfter = time.Second
+	// minWrite is how long each write has before it is judged, however late in the response it is.
+	minWrite = 100 * time.Millisecond
+	// maxUnread is how many unread responses there may be, and maxUnreadOfUser how many of one user.
+	maxUnread, maxUnreadOfUser = 512, 64
+)
+
+// WithResponseDeadline ends responses whose clients do not read: when the time limit of their requests is over by
+// responseGrace, and sooner those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority
+// and fairness. The generic timeout does not end them: it waits for the write that stands. Long-running requests
+// have no deadline here; watches have their own, for each write. It has to be inside of authentication.
+func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
+	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var bounded *boundedResponse
+		var deadline time.Time // of HTTP/1, the connection may have that of an earlier request
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && !config.LongRunningFunc(req, info) {
+			deadline = clock.Now().Add(config.RequestTimeout + responseGrace)
+			bounded = &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
+			w = responsewriter.WrapForHTTP1Or2(bounded)
+		}
+		ifHandled(req, func() { _ = http.NewResponseController(w).SetWriteDeadline(deadline) }) // writers of tests have none
+		handler.ServeHTTP(w, req)
+		if bounded != nil && req.ProtoMajor >= 2 {
+			ifHandled(req, bounded.flush)
+		}
+	})
+}
+
+// boundedResponse is a response that ends if its client does not read it.
+type boundedResponse struct {
+	http.ResponseWriter
+	req      *http.Request
+	deadline time.Time
+	clock    clock.PassiveClock
+	unread   *fairness.Slots
+	// began is when the first write began.
+	began time.Time
+	// mu is held when a write returns, and while one that stands gets a deadline: the writer of HTTP/2 has none
+	// after its handler.
+	mu sync.Mutex
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (r *boundedResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (r *boundedResponse) Write(p []byte) (n int, err error) {
+	r.write(func() { n, err = r.ResponseWriter.Write(p) })
+	return n, err
+}
+
+// flush sends what net/http has buffered when the handler has returned: all of a short response of HTTP/2. After that
+// it would wait for the client without a limit.
+func (r *boundedResponse) flush() {
+	r.write(func() { _ = http.NewResponseController(r.ResponseWriter).Flush() }) // the client is gone, or does not read
+}
+
+// write calls do, which writes, and bounds how long that takes.
+func (r *boundedResponse) write(do func()) {
+	if r.began.IsZero() {
+		r.began = r.clock.Now()
+	}
+	returned := make(chan struct{})
+	timer := time.AfterFunc(max(unreadAfter-r.clock.Since(r.began), minWrite), func() { r.bound(returned) })
+	defer func() {
+		timer.Stop()
+		r.mu.Lock()
+		close(returned)
+		r.mu.Unlock()
+	}()
+	do()
+}
+
+// bound runs while a write stands of a response that is unread. It ends the response if there is no slot for it.
+// With HTTP/2, a write that has a deadline does not return if the client reads nothing from the whole connection.
+// Then the connection is closed.
+func (r *boundedResponse) bound(returned chan struct{}) {
+	until := r.deadline
+	if release, ok := r.slot(returned); ok {
+		defer release()
+	} else {
+		until = past
+		r.expire(returned)
+	}
+	select {
+	case <-returned:
+	case <-time.After(max(until.Sub(r.clock.Now()), 0) + unreadAfter):
+		if conn := connections.Find(r.req); conn != nil {
+			_ = conn.Close()
+		}
+		<-returned
+	}
+}
+
+// slot takes a slot of the user for a write that stands. A response that is not unread for long waits for one.
+func (r *boundedResponse) slot(returned chan struct{}) (release func(), ok bool) {
+	account := accountOf(r.req)
+	if release, ok = r.unread.Take(account); ok {
+		return release, true
+	}
+	waiting, stop := context.WithTimeout(wait.ContextForChannel(returned), 2*unreadAfter-r.clock.Since(r.began))
+	defer stop()
+	release, err := r.unread.Wait(waiting, account)
+	return release, err == nil
+}
+
+// expire lets a write return that stands, and later ones of the response fail.
+func (r *boundedResponse) expire(returned chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-returned:
+	default:
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(past)
+	}
+}
