@@ -27,8 +27,14 @@ finish() {
 trap finish EXIT
 
 sdk=$(hack/e2b-sdk.sh)
-echo "Starting sandlot up --e2b-address. Each sandbox is a process of this machine, with an agent-runtime."
-bin/sandlot up --sandboxes processes --data-dir "$data/data" --secure-port 0 --kubeconfig "$data/kubeconfig" --e2b-address 127.0.0.1:0 >"$log" 2>&1 &
+# The agent-runtime is for Linux.
+sandboxes=simulated what='The sandboxes are simulated: no commands run.' runtimes=
+if [[ $(uname) == Linux ]]; then
+  sandboxes=processes what='Each sandbox is a process of this machine, with an agent-runtime.'
+  runtimes='runtimes: [{name: agent-runtime}]'
+fi
+echo "Starting sandlot up --e2b-address. $what"
+bin/sandlot up --sandboxes "$sandboxes" --data-dir "$data/data" --secure-port 0 --kubeconfig "$data/kubeconfig" --e2b-address 127.0.0.1:0 >"$log" 2>&1 &
 server=$!
 until grep -q '^ready$' "$log"; do
   kill -0 "$server" 2>/dev/null || exit 1
@@ -36,22 +42,21 @@ until grep -q '^ready$' "$log"; do
 done
 # The lines that "sandlot up" prints for the SDK.
 eval "$(grep '^export E2B_' "$log")"
-bin/kubectl --kubeconfig "$data/kubeconfig" apply -f - <<'YAML'
+bin/kubectl --kubeconfig "$data/kubeconfig" apply -f - <<YAML
 apiVersion: agents.kruise.io/v1alpha1
 kind: SandboxSet
 metadata:
   name: base
 spec:
   replicas: 5
-  runtimes:
-  - name: agent-runtime
+  $runtimes
   template:
     spec:
       containers:
       - name: main
-        image: none # a process has no image
+        image: none # nothing is pulled
 YAML
 bin/kubectl --kubeconfig "$data/kubeconfig" wait sbs/base --for=jsonpath='{.status.availableReplicas}'=5 --timeout=2m >/dev/null
 ln -s "$sdk/node_modules" "$data/node_modules"
 cp hack/demo-e2b.mjs "$data/"
-"$sdk/node" "$data/demo-e2b.mjs"
+SANDBOXES=$sandboxes "$sdk/node" "$data/demo-e2b.mjs"

@@ -211,7 +211,7 @@ func (s *session) runWithoutPod(ctx context.Context, streams genericiooptions.IO
 	case err != nil: // who may exec need not be one who may read sandboxes
 		return missing
 	case apierrors.HasStatusCause(missing, metav1.CauseTypeUnexpectedServerResponse):
-		if v1alpha1.HasRuntimeToken(sandbox) {
+		if sandbox.Status.NodeName == processNode {
 			return s.runByRuntime(ctx, streams, sandbox, r)
 		}
 		return fmt.Errorf("sandbox %s/%s is simulated: this server has no pods that a command could run in", s.namespace, name)

@@ -24,8 +24,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
-// TestProcesses: with --sandboxes=processes, commands run in claimed sandboxes, each of which has its own folder. A
-// sandbox whose process ends has failed, also when the server was killed.
+// TestProcesses: with --sandboxes=processes, commands run in sandboxes, each of which has its own folder. A sandbox whose
+// process ends has failed, also when the server was killed, and so has one that ran without the flag before.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -33,18 +33,32 @@ func TestProcesses(t *testing.T) {
 	}
 	const ns = "default"
 	dir := t.TempDir()
-	s := startServer(t, dir, "--sandboxes=processes")
+	// Sandboxes of a run in which nothing ran in them.
+	s := startServer(t, dir)
+	set := builders.Set("pool", 2)
+	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
+	if _, err := s.Client.AgentsV1alpha1().SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect.FullPool(t, s.Client.AgentsV1alpha1(), ns, "pool", 2)
+	simulated := s.sandboxes(t, ns)
+	s.Stop(t)
+	s = startServer(t, dir, "--sandboxes=processes")
+	s.awaitReplaced(t, ns, "pool", simulated)
 	if out := s.Stdout.String(); !strings.Contains(out, "WARNING: processes isolate nothing") {
 		t.Errorf("the server does not warn: %s", out)
 	}
 	sets := s.Client.AgentsV1alpha1().SandboxSets(ns)
-	set, plain := builders.Set("pool", 2), builders.Set("plain", 1)
-	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
-	for _, each := range []*v1alpha1.SandboxSet{set, plain} {
-		if _, err := sets.Create(t.Context(), each, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := sets.Create(t.Context(), builders.Set("plain", 1), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
+	// It belongs to no pool, and has no token.
+	bare := builders.Sandbox("bare")
+	bare.Labels, bare.Spec.Runtimes = nil, set.Spec.Runtimes
+	if _, err := s.Client.AgentsV1alpha1().Sandboxes(ns).Create(t.Context(), bare, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitPhase(t, ns, "bare", v1alpha1.SandboxRunning)
 	claim := builders.Claim("one", 1)
 	claim.Spec.EnvVars = map[string]string{"GREETING": "hello"}
 	if _, err := s.Client.AgentsV1alpha1().SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
@@ -59,9 +73,12 @@ func TestProcesses(t *testing.T) {
 	}{
 		{[]string{"exec", "sbc/one", "--", "sh", "-c", "echo $GREETING; pwd; echo $HOME; echo 1 > kept"}, "hello\n" + home + "\n" + home + "\n", "", 0},
 		{[]string{"exec", "sbx/" + name, "--", "sh", "-c", "cat kept; echo oh >&2; exit 7"}, "1\n", "oh\n", 7},
-		{[]string{"exec", "-i", "sbc/one", "--", "cat"}, "", "has no input and no terminal", 1},
+		{[]string{"exec", "-i", "sbc/one", "--", "sh", "-c", "cat; echo end"}, "end\n", "", 0},
+		{[]string{"exec", "sbc/one", "--", "sh", "-c", "kill -9 $$"}, "", "exit code 137", 137},
+		{[]string{"exec", "sbc/one", "-c", "main", "--", "true"}, "", "leave out --container", 1},
+		{[]string{"exec", "sbx/bare", "--", "echo", "hello"}, "hello\n", "", 0},
 		{[]string{"claim", "plain", "--rm", "--exec", "--", "true"}, "", "is simulated: this server has no pods", 1},
-		{[]string{"exec", "sbc/one", "--", "sh", "-c", "kill $PPID; sleep 1000"}, "", "sh", 1},
+		{[]string{"exec", "sbc/one", "--", "sh", "-c", "kill -9 $PPID; while :; do :; done"}, "", "sh", 1},
 	} {
 		s.sandlot(t, each.args, each.stdout, each.stderr, each.code)
 	}
@@ -83,9 +100,15 @@ func TestProcesses(t *testing.T) {
 	s = startServer(t, dir, "--sandboxes=processes")
 	s.awaitPhase(t, ns, name, v1alpha1.SandboxFailed)
 	s.sandlot(t, []string{"claim", "pool", "--rm", "--exec", "--", "echo", "again"}, "again\n", "", 0)
+	s.awaitReplaced(t, ns, "pool", before)
+}
+
+// awaitReplaced waits until none of these sandboxes, which have no processes, is in a pool any more.
+func (s *server) awaitReplaced(t *testing.T, namespace, pool string, before map[string]*v1alpha1.Sandbox) {
+	t.Helper()
 	expect.Eventually(t.Context(), t, func(context.Context) error {
-		for name, sandbox := range s.sandboxes(t, ns) {
-			if before[name] != nil && v1alpha1.IsInPool(sandbox) && sandbox.Labels[v1alpha1.LabelSandboxPool] == "pool" {
+		for name, sandbox := range s.sandboxes(t, namespace) {
+			if before[name] != nil && v1alpha1.IsInPool(sandbox) && sandbox.Labels[v1alpha1.LabelSandboxPool] == pool {
 				return fmt.Errorf("%s is still in the pool, and has no process", name)
 			}
 		}

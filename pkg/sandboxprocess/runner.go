@@ -7,7 +7,6 @@ package sandboxprocess
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,22 +30,42 @@ const (
 	// defaultStopTimeout is how long a process may take to end, with all that it has started. Then it is killed.
 	// sandlot-runtime gives its commands 11 s.
 	defaultStopTimeout = 15 * time.Second
-	// removeInterval is how often it is tried to remove the files of an earlier run.
+	// removeInterval is how often it is tried to remove files to which commands may still write, for
+	// defaultStopTimeout.
 	removeInterval = 100 * time.Millisecond
+	// removedFolder has the files of ended sandboxes until they are removed. No namespace has its name.
+	removedFolder = ".removed"
 	// listening begins the line that sandlot-runtime writes when it listens.
 	listening = "sandlot-runtime listens on "
 )
 
+// Options say what a Runner runs.
+type Options struct {
+	// Program is the path of sandlot-runtime.
+	Program string
+	// Folder has a folder for each sandbox, in which its commands begin.
+	Folder string
+	// MaxProcesses is how many sandboxes have a process at the same time.
+	MaxProcesses int
+	// OnLeftover is called with an error if files of an ended sandbox cannot be removed. New tries again.
+	OnLeftover func(error)
+}
+
 // Runner runs the processes of sandboxes. It is safe for concurrent use.
 type Runner struct {
-	program, folder string
-	stopTimeout     time.Duration
+	options     Options
+	stopTimeout time.Duration
+	removeAll   func(folder string) error
 
 	mu      sync.Mutex
 	running map[types.NamespacedName]*process
 	onEnd   func(types.NamespacedName)
 	stopped bool
-	waits   sync.WaitGroup
+	// waits are for the ends of processes, and removes remove files.
+	waits, removes sync.WaitGroup
+	// closing is cancelled when Close is called.
+	closing context.Context
+	close   context.CancelFunc
 }
 
 // process is the process of one sandbox.
@@ -60,21 +79,43 @@ type process struct {
 	listens, stops bool
 }
 
-// New returns a Runner of the program sandlot-runtime at a path. Each sandbox has a folder of its own below folder, in
-// which its commands begin. What is in there from an earlier run is removed, of which commands may still end.
-func New(ctx context.Context, program, folder string) (*Runner, error) {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, removeInterval, defaultStopTimeout, true, func(context.Context) (bool, error) {
-		last = removeAll(folder)
-		return last == nil, nil
-	})
+// New returns a Runner, to be closed. What is in its folder from an earlier run is removed in the background: commands
+// of that may still end.
+func New(o Options) (*Runner, error) {
+	path, err := filepath.Abs(o.Program) // a relative one would be looked for in the folder of the sandbox
 	if err != nil {
-		return nil, fmt.Errorf("removing the files of earlier sandboxes: %w", cmp.Or(last, err))
+		return nil, err
 	}
-	return &Runner{
-		program: program, folder: folder, stopTimeout: defaultStopTimeout,
+	o.Program = path
+	removed := filepath.Join(o.Folder, removedFolder)
+	if err := os.MkdirAll(removed, 0o700); err != nil {
+		return nil, err
+	}
+	r := &Runner{
+		options: o, stopTimeout: defaultStopTimeout, removeAll: removeAll,
 		running: map[types.NamespacedName]*process{}, onEnd: func(types.NamespacedName) {},
-	}, nil
+	}
+	r.closing, r.close = context.WithCancel(context.Background()) // until Close
+	left, err := os.ReadDir(removed)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range left {
+		r.remove(filepath.Join(removed, entry.Name()))
+	}
+	namespaces, err := os.ReadDir(o.Folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range namespaces {
+		if entry.Name() == removedFolder {
+			continue
+		}
+		if err := r.discard(filepath.Join(o.Folder, entry.Name())); err != nil {
+			return nil, fmt.Errorf("removing the files of earlier sandboxes: %w", err)
+		}
+	}
+	return r, nil
 }
 
 // OnEnd sets what is called with the name of a sandbox when its process has ended that listened and was not stopped.
@@ -107,7 +148,7 @@ func (r *Runner) find(sandbox types.NamespacedName) *process {
 // Start starts the process of a sandbox at an address, in an empty folder, and returns when it listens. An earlier
 // process of a sandbox of that name ends before.
 func (r *Runner) Start(ctx context.Context, sandbox types.NamespacedName, uid types.UID, address string) error {
-	if err := r.Stop(sandbox); err != nil {
+	if err := r.Stop(sandbox, ""); err != nil {
 		return err
 	}
 	p, output, err := r.start(sandbox, uid, address)
@@ -134,13 +175,13 @@ func (r *Runner) Start(ctx context.Context, sandbox types.NamespacedName, uid ty
 		if strings.HasPrefix(first, listening) {
 			return r.started(p)
 		}
-		err = errors.New("it ended at once")
+		err = fmt.Errorf("it ended at once: %q", strings.TrimSpace(first)) // it says why in its first line
 	case <-timer.C:
 		err = fmt.Errorf("it does not listen after %s", startTimeout)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return errors.Join(fmt.Errorf("agent-runtime of Sandbox %s at %s: %w", sandbox, address, err), r.Stop(sandbox))
+	return errors.Join(fmt.Errorf("agent-runtime of Sandbox %s at %s: %w", sandbox, address, err), r.Stop(sandbox, ""))
 }
 
 // started notes that a process listens. It returns an error if it has ended since.
@@ -158,27 +199,30 @@ func (r *Runner) started(p *process) error {
 
 // start starts a process that is not waited for yet. It returns what the process writes.
 func (r *Runner) start(sandbox types.NamespacedName, uid types.UID, address string) (*process, *os.File, error) {
-	home := filepath.Join(r.folder, sandbox.Namespace, sandbox.Name)
+	home := filepath.Join(r.options.Folder, sandbox.Namespace, sandbox.Name)
 	temporary := filepath.Join(home, "tmp")
 	if err := os.MkdirAll(temporary, 0o700); err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.Command(r.program, "serve", "--address", address) //nolint:noctx // Stop ends it, with what it has started
+	cmd := exec.Command(r.options.Program, "serve", "--address", address) //nolint:noctx // Stop ends it, with what it has started
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temporary, "PATH=" + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG")}
-	cmd.SysProcAttr = endsWithParent()
+	cmd.SysProcAttr = attributes()
 	output, written, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = written.Close() }() // the process has its own
-	cmd.Stdout = written
+	cmd.Stdout, cmd.Stderr = written, written
 	p := &process{uid: uid, cmd: cmd, home: home, ended: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped {
+	switch {
+	case r.stopped:
 		err = errors.New("all processes are being stopped")
-	} else {
+	case len(r.running) >= r.options.MaxProcesses:
+		err = fmt.Errorf("%d sandboxes have a process, and no more may: delete some", len(r.running))
+	default:
 		err = cmd.Start()
 	}
 	if err != nil {
@@ -197,10 +241,11 @@ func (r *Runner) ended(sandbox types.NamespacedName, p *process) {
 	}
 }
 
-// Stop ends the process of a sandbox, if it has one, and removes its files. After an error it can be called again.
-func (r *Runner) Stop(sandbox types.NamespacedName) error {
+// Stop ends the process of a sandbox, if it has one, and takes its files away. It does nothing if the process is that
+// of the UID keep. After an error it can be called again.
+func (r *Runner) Stop(sandbox types.NamespacedName, keep types.UID) error {
 	p := r.find(sandbox)
-	if p == nil {
+	if p == nil || p.uid == keep {
 		return nil
 	}
 	r.mu.Lock()
@@ -215,7 +260,7 @@ func (r *Runner) Stop(sandbox types.NamespacedName) error {
 		_ = p.cmd.Process.Kill() // as above
 		<-p.ended
 	}
-	if err := removeAll(p.home); err != nil {
+	if err := r.discard(p.home); err != nil {
 		return fmt.Errorf("removing the files of Sandbox %s: %w", sandbox, err)
 	}
 	r.mu.Lock()
@@ -224,6 +269,38 @@ func (r *Runner) Stop(sandbox types.NamespacedName) error {
 		delete(r.running, sandbox)
 	}
 	return nil
+}
+
+// discard moves a folder away, so that the next one of its name is empty, and removes it in the background.
+func (r *Runner) discard(folder string) error {
+	if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil // a command has removed it
+	}
+	parent, err := os.MkdirTemp(filepath.Join(r.options.Folder, removedFolder), "")
+	if err != nil {
+		return err
+	}
+	_ = os.Chmod(folder, 0o700) // a folder that its owner may not write to cannot be moved
+	if err := os.Rename(folder, filepath.Join(parent, filepath.Base(folder))); err != nil {
+		return err
+	}
+	r.remove(parent)
+	return nil
+}
+
+// remove removes a folder in the background. Commands that have not ended yet may write to it.
+func (r *Runner) remove(folder string) {
+	r.removes.Go(func() {
+		var last error
+		// That of the context is about Close, which does not wait for such commands.
+		_ = wait.PollUntilContextTimeout(r.closing, removeInterval, defaultStopTimeout, true, func(context.Context) (bool, error) {
+			last = r.removeAll(folder)
+			return last == nil, nil
+		})
+		if last != nil && r.options.OnLeftover != nil {
+			r.options.OnLeftover(fmt.Errorf("removing the files of an ended sandbox: %w", last))
+		}
+	})
 }
 
 // removeAll removes a folder, also with folders in it without the right to write, such as those of Go's modules.
@@ -253,9 +330,11 @@ func (r *Runner) Close() error {
 	errs := make([]error, len(all))
 	var stops sync.WaitGroup
 	for i, sandbox := range all {
-		stops.Go(func() { errs[i] = r.Stop(sandbox) })
+		stops.Go(func() { errs[i] = r.Stop(sandbox, "") })
 	}
 	stops.Wait()
 	r.waits.Wait()
+	r.close()
+	r.removes.Wait()
 	return errors.Join(errs...)
 }

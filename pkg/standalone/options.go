@@ -43,6 +43,8 @@ type Options struct {
 	Sandboxes string
 	// RuntimeProgram is the path of sandlot-runtime, for SandboxesProcesses. Empty is beside this program, or in PATH.
 	RuntimeProgram string
+	// MaxProcesses is how many sandboxes have a process at the same time, for SandboxesProcesses.
+	MaxProcesses int
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is half of the changes that
@@ -66,6 +68,7 @@ func NewOptions() *Options {
 		SecurePort:          6543,
 		SimulatedStartDelay: 200 * time.Millisecond,
 		Sandboxes:           SandboxesSimulated,
+		MaxProcesses:        100,
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         options.NewClaimLimits(),
 		E2B:                 newE2BOptions(),
@@ -85,6 +88,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Processes isolate nothing: commands run as the current user. Use them for your own code only.")
 	fs.StringVar(&o.RuntimeProgram, "runtime-program", o.RuntimeProgram, ""+
 		"Path of sandlot-runtime, for --sandboxes=processes. The default is the program beside this one, or in PATH.")
+	fs.IntVar(&o.MaxProcesses, "max-processes", o.MaxProcesses, ""+
+		"Maximum number of Sandboxes that have a process at the same time, for --sandboxes=processes. Others wait in Pending.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"Maximum time that the creation of a SandboxClaim waits for Sandboxes before the response is sent with those that were bound.")
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
@@ -128,11 +133,12 @@ func (o *Options) Validate() error {
 	if o.SimulatedStartDelay < 0 {
 		errs = append(errs, errors.New("--simulated-start-delay must not be negative"))
 	}
-	switch {
-	case o.Sandboxes != SandboxesSimulated && o.Sandboxes != SandboxesProcesses:
+	switch o.Sandboxes {
+	case SandboxesSimulated:
+	case SandboxesProcesses:
+		errs = append(errs, o.validateProcesses()...)
+	default:
 		errs = append(errs, fmt.Errorf("--sandboxes %q is neither %s nor %s", o.Sandboxes, SandboxesSimulated, SandboxesProcesses))
-	case o.Sandboxes == SandboxesProcesses && runtime.GOOS != "linux":
-		errs = append(errs, errors.New("--sandboxes=processes needs Linux"))
 	}
 	if o.E2BAddress != "" {
 		if _, _, err := net.SplitHostPort(o.E2BAddress); err != nil {
@@ -140,6 +146,26 @@ func (o *Options) Validate() error {
 		}
 	}
 	return utilerrors.NewAggregate(errs)
+}
+
+// validateProcesses returns the errors of options for SandboxesProcesses. Commands in sandboxes run as the current user, so
+// other machines must not be able to run any.
+func (o *Options) validateProcesses() []error {
+	var errs []error
+	if runtime.GOOS != "linux" {
+		errs = append(errs, errors.New("--sandboxes=processes needs Linux"))
+	}
+	if o.MaxProcesses < 1 {
+		errs = append(errs, errors.New("--max-processes must be positive"))
+	}
+	const refused = "--sandboxes=processes lets clients run commands as the current user, so %s must be a loopback address"
+	if !o.BindAddress.IsLoopback() {
+		errs = append(errs, fmt.Errorf(refused, "--bind-address"))
+	}
+	if host, _, err := net.SplitHostPort(o.E2BAddress); err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		errs = append(errs, fmt.Errorf(refused, "the host of --e2b-address"))
+	}
+	return errs
 }
 
 // defaultDataDir follows the XDG base directories. It is empty if the user has

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"k8s.io/klog/v2"
+
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/sandboxprocess"
 )
@@ -18,18 +20,20 @@ import (
 // runtimeProgram is the name of the agent-runtime.
 const runtimeProgram = "sandlot-runtime"
 
-// startProcesses returns what runs in sandboxes, which ends after the controllers; nil if nothing does.
-func startProcesses(s *stack, o *Options, dir string, out io.Writer) (simulated.Processes, error) {
-	if o.Sandboxes == SandboxesSimulated {
+// startProcesses returns what runs in sandboxes, which ends after the controllers; nil if nothing does. program is that of
+// runtimeOf.
+func startProcesses(s *stack, o *Options, program, dir string, out io.Writer) (simulated.Processes, error) {
+	if program == "" {
 		fmt.Fprintf(out, "Sandboxes are simulated: they become Running with an address after %s, but no pods run.\n", o.SimulatedStartDelay)
 		return nil, nil
 	}
-	path, err := findRuntime(o.RuntimeProgram)
-	if err != nil {
-		return nil, err
-	}
 	folder := filepath.Join(dir, "sandboxes")
-	runner, err := sandboxprocess.New(s.run, path, folder)
+	runner, err := sandboxprocess.New(sandboxprocess.Options{
+		Program: program, Folder: folder, MaxProcesses: o.MaxProcesses,
+		OnLeftover: func(err error) {
+			klog.FromContext(s.run).Error(err, "Files of sandboxes are left, the next start tries again")
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +46,18 @@ func startProcesses(s *stack, o *Options, dir string, out io.Writer) (simulated.
 	return runner, nil
 }
 
-// findRuntime returns the path of sandlot-runtime: the given one, or beside this program, or in PATH.
-func findRuntime(given string) (string, error) {
-	if given != "" {
-		return exec.LookPath(given)
+// runtimeOf returns the path of the program that runs in sandboxes: the one of the options, or that beside this program, or
+// that in PATH. It is empty if nothing runs in them.
+func runtimeOf(o *Options) (string, error) {
+	if o.Sandboxes == SandboxesSimulated {
+		return "", nil
+	}
+	if o.RuntimeProgram != "" {
+		path, err := exec.LookPath(o.RuntimeProgram)
+		if err != nil {
+			return "", fmt.Errorf("--runtime-program: %w", err)
+		}
+		return path, nil
 	}
 	if own, err := os.Executable(); err == nil {
 		if beside := filepath.Join(filepath.Dir(own), runtimeProgram); isFile(beside) {
@@ -54,7 +66,7 @@ func findRuntime(given string) (string, error) {
 	}
 	path, err := exec.LookPath(runtimeProgram)
 	if err != nil {
-		return "", fmt.Errorf("--sandboxes=processes needs the program sandlot-runtime beside this one, in PATH or at --runtime-program (build it with make build): %w", err)
+		return "", fmt.Errorf("--sandboxes=processes needs the program sandlot-runtime at --runtime-program, beside this one or in PATH (build it with make build): %w", err)
 	}
 	return path, nil
 }

@@ -54,6 +54,10 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if err := localpki.CheckKubeconfig(o.Kubeconfig); err != nil {
 		return err // before anything runs
 	}
+	program, err := runtimeOf(o)
+	if err != nil {
+		return err // as above
+	}
 	s := newStack(ctx)
 	defer func() { err = errors.Join(err, s.stop()) }()
 
@@ -75,7 +79,7 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	fmt.Fprintf(out, "data:       %s\n", dir.Path())
 	fmt.Fprintf(out, "kubeconfig: %s\n", o.Kubeconfig)
 	fmt.Fprintf(out, "server:     %s\n", url)
-	processes, err := startProcesses(s, o, dir.Path(), out)
+	processes, err := startProcesses(s, o, program, dir.Path(), out)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,6 +172,16 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// TestProgramThatIsMissing is noticed before anything runs.
+func TestProgramThatIsMissing(t *testing.T) {
+	o := testOptions(t)
+	o.Sandboxes, o.RuntimeProgram = SandboxesProcesses, filepath.Join(t.TempDir(), "none")
+	var out buffer
+	if err := Run(t.Context(), o, &out); err == nil || !strings.Contains(err.Error(), "--runtime-program") || out.String() != "" {
+		t.Errorf("error is %v, after it wrote %q", err, &out)
+	}
+}
+
 func TestFolderIsUsedOnce(t *testing.T) {
 	o := testOptions(t)
 	run := up(t, o)
@@ -189,6 +200,19 @@ func TestOptions(t *testing.T) {
 		"no folder":      {change: func(o *Options) { o.DataDir = "" }, wantErr: "--data-dir"},
 		"port":           {change: func(o *Options) { o.SecurePort = 70000 }, wantErr: "--secure-port"},
 		"negative delay": {change: func(o *Options) { o.SimulatedStartDelay = -1 }, wantErr: "--simulated-start-delay"},
+		"no processes":   {change: func(o *Options) { o.Sandboxes, o.MaxProcesses = SandboxesProcesses, 0 }, wantErr: "--max-processes"},
+		"processes for other machines": {change: func(o *Options) {
+			o.Sandboxes, o.BindAddress = SandboxesProcesses, net.IPv4zero
+		}, wantErr: "--bind-address must be a loopback"},
+		"processes for other machines by E2B": {change: func(o *Options) {
+			o.Sandboxes, o.E2BAddress = SandboxesProcesses, ":3000"
+		}, wantErr: "--e2b-address must be a loopback"},
+		"processes for this machine": {change: func(o *Options) {
+			if runtime.GOOS == "linux" {
+				o.Sandboxes, o.E2BAddress = SandboxesProcesses, "localhost:3000"
+			}
+		}},
+		"simulated for other machines": {change: func(o *Options) { o.BindAddress, o.E2BAddress = net.IPv4zero, ":3000" }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,8 @@ var _ reconcile.Reconciler = (*Controller)(nil)
 
 // New returns a Controller. lookup finds the templates that sandboxes refer to.
 func New(c client.Client, lookup *templates.Lookup, clk clock.PassiveClock, o Options) *Controller {
-	return &Controller{client: c, lookup: lookup, templates: podtemplate.NewCache(), clock: clk, options: o, runtimes: agentRuntimes{o.Processes}}
+	cache := podtemplate.NewCache()
+	return &Controller{client: c, lookup: lookup, templates: cache, clock: clk, options: o, runtimes: agentRuntimes{o.Processes, cache, lookup}}
 }
 
 // Name is the name of the controller in logs and metrics.
@@ -93,15 +94,15 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 // time, of which there may be very many.
 func (c *Controller) hasStep(e event.CreateEvent) bool {
 	sandbox, ok := e.Object.(*v1alpha1.Sandbox)
-	return ok && c.stepOf(sandbox) != none
+	return ok && (c.runtimes.mayBeLost(sandbox) || stepOf(sandbox, c.clock.Now()) != none)
 }
 
-// stepOf returns the next step of a sandbox. One whose process has ended has failed.
-func (c *Controller) stepOf(sandbox *v1alpha1.Sandbox) step {
-	if c.runtimes.isLost(sandbox) {
-		return lost
+// stepOf returns the next step of a sandbox. One whose process has ended has failed: Processes queue it.
+func (c *Controller) stepOf(ctx context.Context, sandbox *v1alpha1.Sandbox) (step, error) {
+	if isLost, err := c.runtimes.isLost(ctx, sandbox); isLost || err != nil {
+		return lost, err
 	}
-	return stepOf(sandbox, c.clock.Now())
+	return stepOf(sandbox, c.clock.Now()), nil
 }
 
 // events queues a sandbox for its next step. A sandbox without a next step is not queued. An
@@ -148,7 +149,7 @@ func (c *Controller) enqueueChanged(_ context.Context, e event.UpdateEvent, q qu
 	now := c.clock.Now()
 	next := stepOf(after, now)
 	edited := before.Generation != after.Generation && !claims.IsObserved(&after.Status, after.Generation)
-	if c.options.Processes != nil && !hasEnded(before) && hasEnded(after) {
+	if c.runtimes.changes(before, after) {
 		q.Add(queue.RequestFor(after))
 	}
 	if next == stepOf(before, now) && before.UID == after.UID && !edited {
@@ -176,9 +177,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.runtimes.stopEnded(req.NamespacedName, sandbox); err != nil {
 		return reconcile.Result{}, err
 	}
-	step := c.stepOf(sandbox)
-	if step == none {
-		return reconcile.Result{}, nil
+	step, err := c.stepOf(ctx, sandbox)
+	if step == none || err != nil {
+		return reconcile.Result{}, err
 	}
 	if step == start {
 		if left := c.left(sandbox); left > 0 {
@@ -190,7 +191,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 	}
-	err := c.do(ctx, step, sandbox)
+	err = c.do(ctx, step, sandbox)
 	switch {
 	case apierrors.IsConflict(err):
 		// It was changed, or is another one of that name by now.

@@ -7,5 +7,5 @@ package sandboxprocess
 
 import "syscall"
 
-// endsWithParent does nothing: sandlot-runtime is for Linux only.
-func endsWithParent() *syscall.SysProcAttr { return nil }
+// attributes are nil: sandlot-runtime is for Linux only.
+func attributes() *syscall.SysProcAttr { return nil }
