@@ -70,12 +70,12 @@ pkg/allocator/queue: pkg/poolindex
 pkg/allocator/rebind: apis/sandbox/v1alpha1 pkg/allocator/plan pkg/allocator/reconciler pkg/allocator/storage pkg/claims pkg/poolindex
 pkg/allocator/reconciler: pkg/fairness | runtime server etcd
 pkg/allocator/runtimesetup: apis/sandbox/v1alpha1 pkg/allocator/metrics pkg/allocator/plan pkg/allocator/reconciler pkg/claims pkg/fairness
-pkg/allocator/shortfall: apis/sandbox/v1alpha1 pkg/allocator/plan
+pkg/allocator/shortfall: apis/sandbox/v1alpha1
 pkg/allocator/storage: apis/sandbox/v1alpha1 pkg/allocator/candidates pkg/allocator/metrics pkg/allocator/reconciler pkg/store/etcdtxn
 pkg/allocator/throttles: | runtime server etcd
 registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pkg/claims pkg/fairness pkg/podaddress pkg/podtemplate pkg/sandboxproxy pkg/store/revisioncache | !etcd
 registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
-pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/connections pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
+pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
 pkg/apiserver/drain: | client server etcd
 pkg/apiserver/limits: apis/sandbox/v1alpha1 pkg/apiserver/scheme pkg/connections pkg/fairness pkg/memory registry/agentsandbox registry/sandbox/base | runtime
 pkg/apiserver/scheme: apis/sandbox/install registry/sandbox/sandboxset | runtime

@@ -138,7 +138,7 @@ func (c *committer) recordOutcome(p *plan.Plan, r *reservation, err error) error
 	conflict, isConflict := errors.AsType[*etcdtxn.ConflictError](err)
 	switch {
 	case err == nil:
-		c.recordWrite(p, r, version(p.Claim))
+		c.recordWrite(p, r, poolindex.ParseVersion(p.Claim.ResourceVersion))
 	case isConflict:
 		return c.handleConflict(p, r, conflict.Modified)
 	case errors.Is(err, etcdtxn.ErrTooLarge):

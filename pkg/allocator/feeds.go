@@ -42,7 +42,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 		f.rebinder.Listed(claim)
 	}
 	for uid, u := range f.unfinished.namespaces.all() {
-		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
+		if claim := u.latest(); !listed[uid] && claim != nil && poolindex.ParseVersion(claim.ResourceVersion) <= resourceVersion {
 			u.setDeleted()
 			f.unfinished.due.Add(uid)
 		}
@@ -94,7 +94,7 @@ const perHeld = 50 * time.Microsecond
 // SandboxChanged takes in the current state of a sandbox.
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.Feed.SandboxChanged(sb)
-	f.lag.Observe(version(sb))
+	f.lag.Observe(poolindex.ParseVersion(sb.ResourceVersion))
 	f.rebinder.ObserveSandbox(sb)
 	if u, uid := f.unfinished.ownerOf(sb); u != nil {
 		if isNewer, held := u.setSandbox(sb); isNewer {
@@ -106,7 +106,7 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 // SandboxDeleted takes in that a sandbox is gone.
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.Feed.SandboxDeleted(sb)
-	f.lag.Observe(version(sb))
+	f.lag.Observe(poolindex.ParseVersion(sb.ResourceVersion))
 	f.rebinder.ObserveSandboxDeleted(sb)
 	if u, uid := f.unfinished.ownerOf(sb); u != nil {
 		u.setSandboxDeleted(sb)

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 )
 
@@ -191,7 +192,7 @@ func TestTurnReadsOnce(t *testing.T) {
 		d.stocks(name, set, pods)
 		again, err := d.finisher.advance(t.Context(), "u", u)
 		seen := u.snapshot()
-		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
+		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || poolindex.ParseVersion(seen.claim.ResourceVersion) != uint64(revision) || !seen.complete {
 			t.Errorf("step %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
 		}
 		if last := i == 2; last != (again == 0) || last != (d.finisher.unfinished.of("u") == nil) {

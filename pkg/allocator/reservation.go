@@ -6,6 +6,7 @@ package allocator
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -58,7 +59,7 @@ type reservedSandbox struct {
 func newReservation() *reservation {
 	return &reservation{
 		room:        etcdtxn.MaxOps - 1,
-		notDone:     shortfall.New(),
+		notDone:     shortfall.Shortfall{HeldBack: sets.Set[string]{}, WithoutRuntime: sets.Set[string]{}},
 		makeBackoff: reconciler.NewBackoff(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
 		lookBackoff: reconciler.NewBackoff(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
@@ -77,7 +78,8 @@ func (r *reservation) offer(wouldMake int, broken error) plan.Offer {
 // counted on any more: the quota controller may have released them by now.
 func (r *reservation) noteMarks(m *plan.Marks) {
 	r.charged = len(r.made)
-	r.notDone.Add(m)
+	r.notDone.HeldBack.Insert(m.HeldBack()...)
+	r.notDone.WithoutRuntime.Insert(m.WithoutRuntime()...)
 }
 
 // release releases what was taken and not bound.

@@ -59,7 +59,7 @@ type sandboxes map[string]*v1alpha1.Sandbox
 
 // keep takes in a sandbox, and reports whether it is newer than the known one.
 func (s sandboxes) keep(sb *v1alpha1.Sandbox) bool {
-	if known := s[sb.Name]; known != nil && version(known) >= version(sb) {
+	if known := s[sb.Name]; known != nil && poolindex.ParseVersion(known.ResourceVersion) >= poolindex.ParseVersion(sb.ResourceVersion) {
 		return false
 	}
 	s[sb.Name] = sb
@@ -131,7 +131,7 @@ func (w *work) noteWrite(p *plan.Plan, now time.Time) {
 func (u *unfinishedClaim) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.claim != nil && version(claim) <= version(u.claim) {
+	if u.claim != nil && poolindex.ParseVersion(claim.ResourceVersion) <= poolindex.ParseVersion(u.claim.ResourceVersion) {
 		return false
 	}
 	u.start.set(claim)
@@ -214,7 +214,7 @@ func (u *unfinishedClaim) setWritten(seen view, claim *v1alpha1.SandboxClaim, sa
 			delete(u.held, sb.Name)
 		}
 	}
-	if u.claim == nil || version(u.claim) <= version(claim) {
+	if u.claim == nil || poolindex.ParseVersion(u.claim.ResourceVersion) <= poolindex.ParseVersion(claim.ResourceVersion) {
 		u.start.set(claim)
 		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
@@ -292,9 +292,4 @@ func (u *unfinishedClaim) startTime() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.start.started
-}
-
-// version is an object's resourceVersion as etcd counts it; 0 if it has none.
-func version(obj metav1.Object) uint64 {
-	return poolindex.ParseVersion(obj.GetResourceVersion())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // unfinishedClaims are the claims that are not at their end.
@@ -142,7 +143,7 @@ func (c *unfinishedClaims) forget(u *unfinishedClaim, uid types.UID) {
 	c.remove(u, uid)
 	c.due.Forget(uid)
 	close(u.done)
-	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
+	if claim := u.latest(); claim != nil && poolindex.ParseVersion(claim.ResourceVersion) > 0 && claims.Unfinished(claim) {
 		c.adopt(claim, false)
 	}
 }

@@ -13,45 +13,33 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 )
 
 // Shortfall is what a claim asks for and does not get.
 type Shortfall struct {
-	// heldBack are the fields of the claim that were kept from pods.
-	heldBack sets.Set[string]
-	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
-	withoutRuntime sets.Set[string]
-}
-
-// New returns a Shortfall without anything.
-func New() Shortfall {
-	return Shortfall{heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{}}
-}
-
-// Add adds what a plan did not do that was made with these marks.
-func (s *Shortfall) Add(m *plan.Marks) {
-	s.heldBack.Insert(m.HeldBack()...)
-	s.withoutRuntime.Insert(m.WithoutRuntime()...)
+	// HeldBack are the fields of the claim that were kept from pods.
+	HeldBack sets.Set[string]
+	// WithoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
+	WithoutRuntime sets.Set[string]
 }
 
 // Update makes s like other, which has what s has and may have more.
 func (s *Shortfall) Update(other *Shortfall) {
-	if len(s.heldBack) != len(other.heldBack) {
-		s.heldBack = other.heldBack.Clone()
+	if len(s.HeldBack) != len(other.HeldBack) {
+		s.HeldBack = other.HeldBack.Clone()
 	}
-	if len(s.withoutRuntime) != len(other.withoutRuntime) {
-		s.withoutRuntime = other.withoutRuntime.Clone()
+	if len(s.WithoutRuntime) != len(other.WithoutRuntime) {
+		s.WithoutRuntime = other.WithoutRuntime.Clone()
 	}
 }
 
 // Warn warns the client of a claim of what it does not get.
 func (s *Shortfall) Warn(ctx context.Context, claim *v1alpha1.SandboxClaim) {
-	if s.heldBack.Len() > 0 {
-		warnOfHeldBack(ctx, sets.List(s.heldBack))
+	if s.HeldBack.Len() > 0 {
+		warnOfHeldBack(ctx, sets.List(s.HeldBack))
 	}
-	if s.withoutRuntime.Len() > 0 {
-		WarnOfRuntimes(ctx, claim, sets.List(s.withoutRuntime))
+	if s.WithoutRuntime.Len() > 0 {
+		WarnOfRuntimes(ctx, claim, sets.List(s.WithoutRuntime))
 	}
 }
 
