@@ -47,14 +47,14 @@ pkg/monitoring: pkg/connections | server etcd
 pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
-pkg/runtimeserver: pkg/version | client server etcd component-base
+pkg/runtimeserver: pkg/connections pkg/version | client server etcd component-base
 pkg/sandboxprocess: | client server etcd component-base
 pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
 pkg/store/format:
 pkg/store/revisioncache: pkg/store/watchcache
 pkg/store/rewriting:
-pkg/store/watchcache:
+pkg/store/watchcache: pkg/memory
 pkg/tokens: pkg/fairness | runtime serving etcd
 pkg/version: | client server
 
