@@ -47,14 +47,14 @@ pkg/monitoring: pkg/connections | server etcd
 pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
-pkg/runtimeserver: pkg/version | client server etcd component-base
+pkg/runtimeserver: pkg/connections pkg/version | client server etcd component-base
 pkg/sandboxprocess: | client server etcd component-base
 pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
 pkg/store/format:
 pkg/store/revisioncache: pkg/store/watchcache
 pkg/store/rewriting:
-pkg/store/watchcache:
+pkg/store/watchcache: pkg/memory
 pkg/tokens: pkg/fairness | runtime serving etcd
 pkg/version: | client server
 
@@ -77,7 +77,7 @@ registry/sandbox: apis/sandbox/v1alpha1 apis/sandbox/validation pkg/allocator pk
 registry/agentsandbox: apis/agents apis/extensions apis/sandbox/v1alpha1 pkg/podtemplate registry/sandbox | !etcd
 pkg/apiserver: apis/agents apis/extensions apis/sandbox pkg/allocator pkg/claims pkg/fairness pkg/generated pkg/install/dryrunpolicy pkg/localpki pkg/memory pkg/nodes pkg/podaddress pkg/podnamespace pkg/podtemplate pkg/poolindex pkg/runtime pkg/store pkg/tokens pkg/version registry
 pkg/apiserver/drain: | client server etcd
-pkg/apiserver/limits: apis/sandbox/v1alpha1 pkg/apiserver/scheme pkg/connections pkg/fairness pkg/memory registry/agentsandbox registry/sandbox/base | runtime
+pkg/apiserver/limits: apis/sandbox/v1alpha1 pkg/apiserver/scheme pkg/connections pkg/fairness pkg/memory registry/agentsandbox registry/sandbox/base registry/sandbox/sandboxclaim | runtime
 pkg/apiserver/scheme: apis/sandbox/install registry/sandbox/sandboxset | runtime
 pkg/store/reencryption: pkg/apiserver/storekeys pkg/store/rewriting
 pkg/store/snapshot:

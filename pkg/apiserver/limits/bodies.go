@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/memory"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // BodyLimits bound how long bodies of requests may take.
@@ -73,6 +74,9 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 				return
 			}
 			defer release()
+			if req.ContentLength >= 0 && req.ContentLength <= largeBody { // a patch, which may apply a claim
+				req = req.WithContext(sandboxclaim.WithApplyWaiting(req.Context(), release))
+			}
 		}
 		body, err := limits.read(w, req)
 		if err != nil {

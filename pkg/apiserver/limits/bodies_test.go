@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // bodyServer answers requests with their bodies. The user is in a header.
@@ -174,6 +175,37 @@ func TestLargeBodies(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader("12"), failed{net.ErrClosed}, bytes.NewReader(nil))
 	if text, err := read(broken); text != "12" || err == nil {
 		t.Errorf("a broken body is %q, %v", text, err)
+	}
+}
+
+// TestSlotsOfWaitingClaims: a small apply that creates a claim has no slot while the claim waits for sandboxes.
+func TestSlotsOfWaitingClaims(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body io.Reader
+		held int
+	}{
+		"small":                 {strings.NewReader("{}"), 0},
+		"large":                 {bytes.NewReader(make([]byte, largeBody+1)), 1},
+		"of a length not known": {io.MultiReader(strings.NewReader("{}")), 1},
+	} {
+		limits := NewBodyLimits(1 << 20)
+		handler := WithBodies(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			if held := limits.large.Held(); held != 1 {
+				t.Errorf("%s: %d slots are held before the claim waits", name, held)
+			}
+			sandboxclaim.ApplyWaits(req.Context())
+			if held := limits.large.Held(); held != tc.held {
+				t.Errorf("%s: %d slots are held while the claim waits, want %d", name, held, tc.held)
+			}
+		}), limits, func(*http.Request, *request.RequestInfo) bool { return false })
+		ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "ann"})
+		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
+			IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxclaims",
+		})
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPatch, "/", tc.body))
+		if held := limits.large.Held(); held != 0 {
+			t.Errorf("%s: %d slots are held afterwards", name, held)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package incomplete
 
 import (
 	"reflect"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -19,6 +20,8 @@ const maxItems = 1024
 
 // annotation is on objects in the cache that are not whole. No object of a server has it.
 const annotation = "sandlot.io/incomplete-in-cache"
+
+var timeType = reflect.TypeFor[time.Time]()
 
 // Transform returns a transform of a cache of objects that users make. An item of two bytes takes 50 in memory. Of an
 // object with more than maxItems in its lists and maps, drop removes the content, and the cache keeps of its metadata
@@ -35,8 +38,12 @@ func Transform[T metav1.Object](drop func(T)) toolscache.TransformFunc {
 	}
 }
 
-// itemsIn counts the items of all lists and maps in a value. A list of bytes is one value.
+// itemsIn counts the items of all lists and maps in a value. A list of bytes is one value, and so is a time, with the
+// location that it points to.
 func itemsIn(v reflect.Value) (n int) {
+	if v.Type() == timeType {
+		return 0
+	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {

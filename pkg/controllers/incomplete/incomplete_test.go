@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,18 @@ func TestItems(t *testing.T) {
 		if n := itemsIn(reflect.ValueOf(object)); n < many || n > many+10 {
 			t.Errorf("%s: %d items", name, n)
 		}
+	}
+}
+
+// TestTimes: the rules of a time zone do not count for each time.
+func TestTimes(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skipf("the rules of time zones: %v", err)
+	}
+	service := &corev1.ServiceStatus{Conditions: []metav1.Condition{{LastTransitionTime: metav1.NewTime(time.Unix(0, 0).In(berlin))}}}
+	if n := itemsIn(reflect.ValueOf(service)); n != 1 {
+		t.Errorf("a service with a condition has %d items", n)
 	}
 }
 

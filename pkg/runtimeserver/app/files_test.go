@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -343,33 +344,50 @@ func TestTooManyWatchers(t *testing.T) {
 	b.Stop(t)
 }
 
-// The files of the runtime in /proc are refused where a process has mounted /proc elsewhere, too.
+// The files of the runtime in /proc are refused where a process has mounted them elsewhere in a namespace of its own,
+// too: below another folder, below another /proc, and as those of another process.
 func TestProcMountedElsewhere(t *testing.T) {
 	b := newBox(t)
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "unshare", "-Urm", "sh", "-c", "mount --rbind /proc "+dir+" && echo $$ && exec cat")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	for name, tc := range map[string]struct {
+		mount string   // $1 is a folder, and $2 the runtime
+		files []string // $0 is the process that mounts
+	}{
+		"another folder":  {"mount --rbind /proc $1", []string{"$1/self/environ", "$1/thread-self/maps", "$1/$2/environ"}},
+		"below /proc":     {"mount --rbind /proc $1; mount -t tmpfs none /proc; mkdir /proc/x; mount --rbind $1 /proc/x", []string{"/proc/x/self/maps", "/proc/x/$2/maps"}},
+		"another process": {"mount --bind /proc/$2 /proc/$$", []string{"/proc/$0/maps"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, runtime := t.TempDir(), strconv.Itoa(b.Pid())
+			cmd := exec.CommandContext(t.Context(), "unshare", "-Urm", "sh", "-c", "set -e; "+tc.mount+"; echo $$; exec cat", "sh", dir, runtime)
+			input, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			output, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Skipf("namespaces of a user: %v", err)
+			}
+			defer func() {
+				_ = input.Close()
+				_ = cmd.Wait()
+			}()
+			line, err := bufio.NewReader(output).ReadString('\n')
+			if err != nil {
+				t.Skipf("this kernel lets users have no namespaces: %v", err)
+			}
+			pid := strings.TrimSpace(line)
+			for _, file := range tc.files {
+				path := "/proc/" + pid + "/root" + strings.NewReplacer("$0", pid, "$1", dir, "$2", runtime).Replace(file)
+				if status, body := b.do(t, "GET", "/files?path="+path, ""); status != 403 {
+					t.Errorf("%s: %d %q", path, status, body)
+				}
+			}
+		})
 	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Skipf("namespaces of a user: %v", err)
-	}
-	defer func() {
-		_ = input.Close()
-		_ = cmd.Wait()
-	}()
-	pid, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		t.Skipf("this kernel lets users have no namespaces: %v", err)
-	}
-	for _, file := range []string{"/self/environ", "/thread-self/maps", fmt.Sprintf("/%d/environ", b.Pid())} {
-		if status, body := b.do(t, "GET", "/files?path=/proc/"+strings.TrimSpace(pid)+"/root"+dir+file, ""); status != 403 {
-			t.Errorf("%s: %d %q", file, status, body)
-		}
+	if status, body := b.do(t, "GET", "/files?path=/proc/cpuinfo", ""); status != 200 || body == "" {
+		t.Errorf("a file of no process: %d %q", status, body)
 	}
 }

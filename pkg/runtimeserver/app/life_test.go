@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -55,6 +56,27 @@ func freePort(t *testing.T) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	_ = l.Close()
 	return port
+}
+
+// Connections that no one uses do not keep others out.
+func TestIdleConnections(t *testing.T) {
+	b := startBox(t)
+	for i := range 1100 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.base, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%2 == 0 {
+			continue
+		}
+		if _, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, body := b.do(t, "GET", "/health", ""); status != http.StatusNoContent {
+		t.Errorf("%d %s", status, body)
+	}
 }
 
 func awaitHealth(t *testing.T, b *box) {

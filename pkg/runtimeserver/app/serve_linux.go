@@ -21,10 +21,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/access"
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/files"
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/process"
@@ -34,6 +34,7 @@ import (
 const (
 	maxConnections    = 1024
 	maxHeaderBytes    = 16 << 10
+	maxHeaderFields   = 100
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	// shutdownGrace is how long requests have to end when all processes have ended.
@@ -126,7 +127,7 @@ func listen(o options) (*server, error) {
 		if err != nil {
 			return err
 		}
-		l = netutil.LimitListener(l, maxConnections)
+		l = connections.NewPool(connections.Limits{Open: maxConnections}, connections.Metrics{}).Listener(l)
 		if config != nil {
 			l = tls.NewListener(l, config)
 		}
@@ -150,7 +151,8 @@ func listen(o options) (*server, error) {
 	s.files = files.NewService(state, limit, c)
 	h := newHandler(state, process.NewService(s.manager, state, limit), s.files, c)
 	h.initOverTLS = config != nil
-	s.http = &http.Server{Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
+	limits := connections.HeaderLimits{Fields: maxHeaderFields, Bytes: maxHeaderBytes}
+	s.http = &http.Server{Handler: connections.Handler(h, limits), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
 	return s, nil
 }
 

@@ -131,24 +131,53 @@ func open(ctx context.Context, u users.User, path string, flags int) (*os.File, 
 }
 
 // isOurs reports whether a file is that of this process in /proc, by whatever links, or that of one of its threads,
-// which have the same files. A process may open its own, so the rights of the user do not keep it from there. A /proc
-// that is mounted elsewhere, as in a mount namespace of a process of the user, may have them, too.
+// which have the same files. A process may open its own, so the rights of the user do not keep it from there.
 func isOurs(file *os.File) bool {
+	fd := int(file.Fd())
 	var system unix.Statfs_t
-	if err := unix.Fstatfs(int(file.Fd()), &system); err != nil || system.Type != unix.PROC_SUPER_MAGIC {
-		return err != nil
-	}
-	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
-	below, isBelow := strings.CutPrefix(path, "/proc/")
-	if err != nil || !isBelow {
+	if err := unix.Fstatfs(fd, &system); err != nil {
 		return true
 	}
-	thread, _, _ := strings.Cut(below, "/")
+	if system.Type != unix.PROC_SUPER_MAGIC {
+		return false
+	}
+	path, ok := pathInProc(fd)
+	if !ok {
+		return true
+	}
+	thread, _, _ := strings.Cut(path, "/")
 	if _, err := strconv.Atoi(thread); err != nil {
 		return false
 	}
-	_, err = os.Stat("/proc/self/task/" + thread)
+	_, err := os.Stat("/proc/self/task/" + thread)
 	return err == nil
+}
+
+// pathInProc returns the path of an open file in its procfs. ok is false if the mount is not one of this process:
+// processes of the user may mount anything anywhere in a mount namespace of their own, so that the path there says
+// nothing.
+func pathInProc(fd int) (path string, ok bool) {
+	var stat unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stat); err != nil || stat.Mask&unix.STATX_MNT_ID == 0 {
+		return "", false
+	}
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return "", false
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", false
+	}
+	id := strconv.FormatUint(stat.Mnt_id, 10)
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[0] == id {
+			root, mountPoint := fields[3], fields[4]
+			below, ok := strings.CutPrefix(link, mountPoint)
+			return strings.TrimPrefix(filepath.Join(root, below), "/"), ok
+		}
+	}
+	return "", false
 }
 
 // Upload is POST /files: parts named file, each with its path as file name where the query

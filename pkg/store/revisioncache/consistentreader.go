@@ -14,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/apiserver/pkg/storage/cacher/delegator"
+
+	"github.com/sandlot-io/sandlot/pkg/store/watchcache"
 )
 
 // completeTimeout is how long a read waits for the cache to have all of a revision
@@ -27,7 +28,7 @@ type consistentReader struct {
 	storage.Interface
 	raw     storage.Interface
 	source  *source
-	checker *consistency.Checker // compares cache and etcd now and then
+	checker *watchcache.Checker
 }
 
 // Get implements storage.Interface. What is asked for at a revision comes from a

@@ -27,14 +27,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
-	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlot-io/sandlot/pkg/store/watchcache"
@@ -74,22 +71,12 @@ func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, src)
-	delegator.Stop() // ends its consistency checker, and nothing else
-	checker := consistency.NewChecker(resourcePrefix, config.GroupResource, newListFunc, &betweenRevisions{cached, src}, watchcache.SmallPages(raw))
-	stop := make(chan struct{})
-	var checking sync.WaitGroup
-	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
-		checking.Go(func() { checker.Run(stop) })
-	}
-	var once sync.Once
-	destroy := func() {
-		once.Do(func() {
-			close(stop)
-			checking.Wait()
-			cached.Stop()
-			destroyRaw()
-		})
-	}
+	checker := watchcache.NewChecker(delegator, &betweenRevisions{cached, src}, raw, config, resourcePrefix, newListFunc)
+	destroy := sync.OnceFunc(func() {
+		checker.Stop()
+		cached.Stop()
+		destroyRaw()
+	})
 	return &consistentReader{Interface: delegator, raw: raw, source: src, checker: checker}, destroy, nil
 }
 

@@ -15,19 +15,26 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
 const (
 	// checkerPage is how many objects the checker asks for at a time.
 	checkerPage = 10000
-	// page is how many it gets. An object has at most 1.5 MB in etcd.
-	page = 64
+	// minPage and maxPage are how many it gets: one for each pageMemory of the memory limit. For each page, etcd
+	// counts all objects behind it.
+	minPage, maxPage = 64, 1000
+	pageMemory       = 8 << 20
 )
 
 // Options returns the getter's options with this package's storage where they have one with a watch cache.
@@ -49,7 +56,7 @@ func IsUncached(decorator generic.StorageDecorator) bool {
 	return reflect.ValueOf(decorator).Pointer() == reflect.ValueOf(generic.UndecoratedStorage).Pointer()
 }
 
-// decorate builds the storage as genericregistry.StorageWithCacher does, with SmallPages.
+// decorate builds the storage as genericregistry.StorageWithCacher does, with a checker of small pages.
 func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 	keyFunc func(obj runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
 	getAttrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
@@ -63,9 +70,10 @@ func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 		destroyRaw()
 		return nil, nil, err
 	}
-	delegator := cacher.NewCacheDelegator(cached, SmallPages(raw))
+	delegator := cacher.NewCacheDelegator(cached, raw)
+	checker := NewChecker(delegator, cached, raw, config, resourcePrefix, newListFunc)
 	return delegator, sync.OnceFunc(func() {
-		delegator.Stop()
+		checker.Stop()
 		cached.Stop()
 		destroyRaw()
 	}), nil
@@ -92,15 +100,49 @@ func New(below storage.Interface, config *storagebackend.ConfigForResource, reso
 	})
 }
 
-// SmallPages returns a storage that answers the lists of the checker in small pages. The checker follows their tokens.
-func SmallPages(raw storage.Interface) storage.Interface { return smallPages{raw} }
+// Checker compares a watch cache with etcd now and then.
+type Checker struct {
+	*consistency.Checker
+	stop    chan struct{}
+	running sync.WaitGroup
+}
 
+// Cache is what a Checker compares with etcd.
+type Cache interface {
+	GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error
+	Ready() bool
+	MarkConsistent(consistent bool)
+}
+
+// NewChecker starts a checker of a cache in place of that of the delegator. raw is the storage of etcd. The caller has
+// to stop it.
+func NewChecker(delegator *cacher.CacheDelegator, cached Cache, raw storage.Interface, config *storagebackend.ConfigForResource,
+	resourcePrefix string, newListFunc func() runtime.Object,
+) *Checker {
+	delegator.Stop() // ends its checker, and nothing else
+	c := &Checker{
+		Checker: consistency.NewChecker(resourcePrefix, config.GroupResource, newListFunc, cached, smallPages{raw}),
+		stop:    make(chan struct{}),
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
+		c.running.Go(func() { c.Run(c.stop) })
+	}
+	return c
+}
+
+// Stop stops the checker, and waits until it has ended.
+func (c *Checker) Stop() {
+	close(c.stop)
+	c.running.Wait()
+}
+
+// smallPages is a storage that answers the lists of a checker in small pages. The checker follows their tokens.
 type smallPages struct{ storage.Interface }
 
 // GetList implements storage.Interface.
 func (s smallPages) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if opts.Predicate.Limit >= checkerPage {
-		opts.Predicate.Limit = page
+		opts.Predicate.Limit = min(max(memory.Size()/pageMemory, minPage), maxPage)
 	}
 	return s.Interface.GetList(ctx, key, opts, list)
 }

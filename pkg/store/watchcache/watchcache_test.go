@@ -6,15 +6,20 @@ package watchcache_test
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -22,6 +27,7 @@ import (
 
 func init() {
 	consistency.CheckPeriod = 20 * time.Millisecond
+	debug.SetMemoryLimit(512 << 20) // pages of 64 objects
 	metrics.Register()
 }
 
@@ -63,6 +69,26 @@ func TestChecksInSmallPages(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// TestListsOfUsers: lists that are read from etcd have as many objects as their users ask for.
+func TestListsOfUsers(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.ListFromCacheSnapshot, false)
+	const objects = 70
+	sets := testutil.Start(t).Client.AgentsV1alpha1().SandboxSets("ns")
+	var last *v1alpha1.SandboxSet
+	for i := range objects {
+		var err error
+		if last, err = sets.Create(t.Context(), builders.Set(fmt.Sprintf("o-%d", i), 0), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := sets.List(t.Context(), metav1.ListOptions{
+		Limit: 10000, ResourceVersion: last.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	})
+	if err != nil || len(list.Items) != objects || list.Continue != "" {
+		t.Errorf("%d of %d objects in the first page: %v", len(list.Items), objects, err)
 	}
 }
 

@@ -73,6 +73,21 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 	return nil
 }
 
+// waitingKey is the key of the function of WithApplyWaiting.
+type waitingKey struct{}
+
+// WithApplyWaiting returns a context with a function that ApplyWaits calls.
+func WithApplyWaiting(ctx context.Context, waiting func()) context.Context {
+	return context.WithValue(ctx, waitingKey{}, waiting)
+}
+
+// ApplyWaits is called before a claim that is made by server-side apply waits for sandboxes.
+func ApplyWaits(ctx context.Context) {
+	if waiting, ok := ctx.Value(waitingKey{}).(func()); ok {
+		waiting()
+	}
+}
+
 // errAbsent leaves GuaranteedUpdate when there is nothing to update.
 var errAbsent = errors.New("the claim does not exist")
 
@@ -99,6 +114,7 @@ func (s *bindingStorage) GuaranteedUpdate(ctx context.Context, key string, out r
 		if !errors.Is(err, errAbsent) {
 			return err
 		}
+		ApplyWaits(ctx)
 		err = s.Create(ctx, key, absent, out, 0)
 		if !storage.IsExist(err) {
 			return err

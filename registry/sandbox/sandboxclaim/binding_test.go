@@ -161,7 +161,9 @@ func TestBindingGuaranteedUpdate(t *testing.T) {
 				return claim, nil, nil
 			}
 			out := &v1alpha1.SandboxClaim{}
-			err := s.GuaranteedUpdate(t.Context(), key, out, tc.ignoreNotFound, nil, update, registrytest.NewSandboxClaim("suggested"))
+			waits := 0
+			ctx := WithApplyWaiting(t.Context(), func() { waits++ })
+			err := s.GuaranteedUpdate(ctx, key, out, tc.ignoreNotFound, nil, update, registrytest.NewSandboxClaim("suggested"))
 			if tc.want != nil {
 				if !tc.want(err) {
 					t.Errorf("got %v", err)
@@ -171,6 +173,9 @@ func TestBindingGuaranteedUpdate(t *testing.T) {
 			}
 			if len(binder.created) != tc.wantBinds {
 				t.Errorf("binds %d times, want %d", len(binder.created), tc.wantBinds)
+			}
+			if waits != tc.wantBinds {
+				t.Errorf("reports %d times that the claim waits, want %d", waits, tc.wantBinds)
 			}
 			// What the caller believed to be there is of no use once it was absent.
 			for i, cached := range tc.inner.cached {
