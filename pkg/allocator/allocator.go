@@ -28,11 +28,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// Store is what the allocator needs of the API's storage, and Txn one of its transactions.
-type (
-	Store = storage.Store
-	Txn   = storage.Txn
-)
+// Store is what the allocator needs of the API's storage.
+type Store = storage.Store
+
+// Txn is a transaction of a Store.
+type Txn = storage.Txn
 
 // Options set up an Allocator.
 type Options struct {

@@ -126,9 +126,8 @@ func TestEndByRuntime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fakeRuntime{end: test.end}
 			_, err := f.exec(t, remote{command: []string{test.command}}, "")
-			var remote utilexec.CodeExitError
 			code := 0
-			if errors.As(err, &remote) {
+			if remote, ok := errors.AsType[utilexec.CodeExitError](err); ok {
 				code = remote.Code
 			} else if err != nil {
 				code = 1

@@ -51,12 +51,9 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := localpki.CheckKubeconfig(o.Kubeconfig); err != nil {
-		return err // before anything runs
-	}
-	program, err := runtimeOf(o)
+	program, err := check(o)
 	if err != nil {
-		return err // as above
+		return err
 	}
 	s := newStack(ctx)
 	defer func() { err = errors.Join(err, s.stop()) }()
@@ -100,6 +97,15 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 		fmt.Fprintln(out, "ready")
 	}
 	return s.wait()
+}
+
+// check finds what would fail later, before anything runs. It returns the program of agent-runtimes, if sandboxes are
+// processes.
+func check(o *Options) (program string, err error) {
+	if err := localpki.CheckKubeconfig(o.Kubeconfig); err != nil {
+		return "", err
+	}
+	return runtimeOf(o)
 }
 
 func startEtcd(s *stack, dir string) ([]string, error) {

@@ -48,6 +48,8 @@ const (
 // bodyRate is how many bytes of a body arrive in a second at least.
 const bodyRate = 64 << 10
 
+// NewBodyLimits returns the limits of a server that reads up to maxBytes of a body. The memory limit of the process
+// says how many large requests are handled at a time.
 func NewBodyLimits(maxBytes int64) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
 	return &BodyLimits{
