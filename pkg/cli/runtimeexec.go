@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ func (s *session) runByRuntime(ctx context.Context, streams genericiooptions.IOS
 type runtimeCommand struct {
 	remote
 	client processpbconnect.ProcessClient
-	// token is the access token of the agent-runtime; empty if it has none.
+	// token is the access token of the agent-runtime.
 	token string
 }
 
@@ -77,7 +78,9 @@ func (c *runtimeCommand) run(ctx context.Context, streams genericiooptions.IOStr
 	}
 	var sizes term.TerminalSizeQueue
 	if terminal.Raw {
-		start.Pty, sizes = ptyOf(terminal.GetSize()), terminal.MonitorSize()
+		size := terminal.GetSize()
+		start.Pty, sizes = ptyOf(size), terminal.MonitorSize(size)
+		start.Process.Envs = map[string]string{"TERM": cmp.Or(os.Getenv("TERM"), "xterm")}
 	}
 	return terminal.Safe(func() error {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -97,7 +100,7 @@ func (c *runtimeCommand) run(ctx context.Context, streams genericiooptions.IOStr
 				}()
 			}
 			if sizes != nil {
-				go c.resize(ctx, process, sizes) // ends with Safe
+				go c.resize(ctx, process, sizes) // ends with this program at the latest
 			}
 		}
 		err = follow(options.IOStreams, events, c.command[0], began)
@@ -111,9 +114,7 @@ func (c *runtimeCommand) run(ctx context.Context, streams genericiooptions.IOStr
 // callOf returns a call of an agent-runtime.
 func callOf[T any](token string, message *T) *connect.Request[T] {
 	call := connect.NewRequest(message)
-	if token != "" {
-		call.Header().Set(v1alpha1.RuntimeTokenHeader, token)
-	}
+	call.Header().Set(v1alpha1.RuntimeTokenHeader, token)
 	return call
 }
 
@@ -230,12 +231,12 @@ func signalOf(status string) int {
 	return 0
 }
 
-// runtimeToken returns the access token of the agent-runtime of a sandbox; empty if that has none.
+// runtimeToken returns the access token of the agent-runtime of a sandbox.
 func (s *session) runtimeToken(ctx context.Context, sandbox *v1alpha1.Sandbox) (string, error) {
 	claim := sandbox.Labels[v1alpha1.LabelClaimName]
 	switch {
 	case !v1alpha1.HasRuntimeToken(sandbox):
-		return "", nil
+		return "", fmt.Errorf("sandbox %s/%s has no pod, and its agent-runtime has no access token: it takes no commands until POST /init sets one", s.namespace, sandbox.Name)
 	case claim == "":
 		return "", fmt.Errorf("sandbox %s/%s has no pod and no claim: only the agent-runtimes of claimed sandboxes take commands", s.namespace, sandbox.Name)
 	}

@@ -76,7 +76,7 @@ func TestProcesses(t *testing.T) {
 		{[]string{"exec", "-i", "sbc/one", "--", "sh", "-c", "cat; echo end"}, "end\n", "", 0},
 		{[]string{"exec", "sbc/one", "--", "sh", "-c", "kill -9 $$"}, "", "exit code 137", 137},
 		{[]string{"exec", "sbc/one", "-c", "main", "--", "true"}, "", "leave out --container", 1},
-		{[]string{"exec", "sbx/bare", "--", "echo", "hello"}, "hello\n", "", 0},
+		{[]string{"exec", "sbx/bare", "--", "true"}, "", "has no access token", 1},
 		{[]string{"claim", "plain", "--rm", "--exec", "--", "true"}, "", "is simulated: this server has no pods", 1},
 		{[]string{"exec", "sbc/one", "--", "sh", "-c", "kill -9 $PPID; while :; do :; done"}, "", "sh", 1},
 	} {
