@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -163,10 +164,10 @@ func (r *Runner) Start(ctx context.Context, sandbox types.NamespacedName, uid ty
 		_, _ = io.Copy(io.Discard, text) // it may write more, which means nothing
 	})
 	r.waits.Go(func() {
-		_ = p.cmd.Wait()   // how it ended means nothing: it was not to
+		err := p.cmd.Wait()
 		_ = output.Close() // others may hold the other end
 		close(p.ended)
-		r.ended(sandbox, p)
+		r.ended(sandbox, p, err)
 	})
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
@@ -226,17 +227,18 @@ func (r *Runner) start(sandbox types.NamespacedName, uid types.UID, address stri
 		err = cmd.Start()
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, output.Close())
+		return nil, nil, errors.Join(err, output.Close(), r.discard(home))
 	}
 	r.running[sandbox] = p
 	return p, output, nil
 }
 
-func (r *Runner) ended(sandbox types.NamespacedName, p *process) {
+func (r *Runner) ended(sandbox types.NamespacedName, p *process, err error) {
 	r.mu.Lock()
 	call, isNews := r.onEnd, p.listens && !p.stops
 	r.mu.Unlock()
 	if isNews {
+		klog.InfoS("Agent-runtime ended unexpectedly", "sandbox", klog.KRef(sandbox.Namespace, sandbox.Name), "err", err)
 		call(sandbox)
 	}
 }
@@ -273,16 +275,22 @@ func (r *Runner) Stop(sandbox types.NamespacedName, keep types.UID) error {
 
 // discard moves a folder away, so that the next one of its name is empty, and removes it in the background.
 func (r *Runner) discard(folder string) error {
-	if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(folder)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil // a command has removed it
+	}
+	if err != nil {
+		return err
 	}
 	parent, err := os.MkdirTemp(filepath.Join(r.options.Folder, removedFolder), "")
 	if err != nil {
 		return err
 	}
-	_ = os.Chmod(folder, 0o700) // a folder that its owner may not write to cannot be moved
+	if info.IsDir() { // and not a link to another one
+		_ = os.Chmod(folder, 0o700) // a folder that its owner may not write to cannot be moved
+	}
 	if err := os.Rename(folder, filepath.Join(parent, filepath.Base(folder))); err != nil {
-		return err
+		return errors.Join(err, os.Remove(parent))
 	}
 	r.remove(parent)
 	return nil

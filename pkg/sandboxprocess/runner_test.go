@@ -127,6 +127,9 @@ func TestMaxProcesses(t *testing.T) {
 	if err := r.Start(t.Context(), other, "other", "127.0.0.1"); err == nil || !strings.Contains(err.Error(), "1 sandboxes have a process, and no more may") {
 		t.Errorf("two run: %v", err)
 	}
+	if _, err := os.Stat(filepath.Join(r.options.Folder, other.Namespace, other.Name)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of the sandbox that was not started is left: %v", err)
+	}
 	r.mustStop(t, "")
 	if err := r.Start(t.Context(), other, "other", "127.0.0.1"); err != nil {
 		t.Error(err)

@@ -99,6 +99,9 @@ func (r agentRuntimes) isLost(ctx context.Context, sandbox *v1alpha1.Sandbox) (b
 	if !r.mayBeLost(sandbox) {
 		return false, nil
 	}
+	if sandbox.Status.NodeName == ProcessNodeName && !r.IsRunning(client.ObjectKeyFromObject(sandbox), sandbox.UID) {
+		return true, nil // whatever its template says now
+	}
 	declares, err := r.declares(ctx, sandbox)
 	if templates.ReasonFor(err) != "" {
 		return false, nil // its template is gone
