@@ -34,7 +34,7 @@ const (
 	// minPage and maxPage are how many it gets: one for each pageMemory of the memory limit. For each page, etcd
 	// counts all objects behind it.
 	minPage, maxPage = 64, 1000
-	pageMemory       = 8 << 20
+	pageMemory       = 64 << 20
 )
 
 // Options returns the getter's options with this package's storage where they have one with a watch cache.
@@ -136,13 +136,21 @@ func (c *Checker) Stop() {
 	c.running.Wait()
 }
 
+// onePage is held while a page is read, so that the checkers of all kinds decode one at a time.
+var onePage sync.Mutex
+
+// pageFor returns how many objects a page has with a memory limit.
+func pageFor(limit int64) int64 { return min(max(limit/pageMemory, minPage), maxPage) }
+
 // smallPages is a storage that answers the lists of a checker in small pages. The checker follows their tokens.
 type smallPages struct{ storage.Interface }
 
 // GetList implements storage.Interface.
 func (s smallPages) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if opts.Predicate.Limit >= checkerPage {
-		opts.Predicate.Limit = min(max(memory.Size()/pageMemory, minPage), maxPage)
+		opts.Predicate.Limit = pageFor(memory.Size())
+		onePage.Lock()
+		defer onePage.Unlock()
 	}
 	return s.Interface.GetList(ctx, key, opts, list)
 }
