@@ -127,7 +127,7 @@ func listen(o options) (*server, error) {
 		if err != nil {
 			return err
 		}
-		l = connections.NewPool(connections.Limits{Open: maxConnections}, connections.Metrics{}).Listener(l)
+		l = connections.NewPool(connections.Limits{Open: maxConnections, ResponseGrace: 100 * time.Millisecond}, connections.Metrics{}).Listener(l)
 		if config != nil {
 			l = tls.NewListener(l, config)
 		}

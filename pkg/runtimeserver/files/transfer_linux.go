@@ -157,6 +157,11 @@ func isOurs(file *os.File) bool {
 // processes of the user may mount anything anywhere in a mount namespace of their own, so that the path there says
 // nothing.
 func pathInProc(fd int) (path string, ok bool) {
+	// A procfs of another PID namespace has other numbers, and a device of its own.
+	var own, its unix.Stat_t
+	if unix.Stat("/proc", &own) != nil || unix.Fstat(fd, &its) != nil || own.Dev != its.Dev {
+		return "", false
+	}
 	var stat unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stat); err != nil || stat.Mask&unix.STATX_MNT_ID == 0 {
 		return "", false
