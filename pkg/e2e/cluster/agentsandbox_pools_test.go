@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
@@ -134,11 +135,15 @@ func TestAgentSandboxPoolEdited(t *testing.T) {
 		}
 		c.awaitAgentPool(t, ns, 1)
 		// A typed client reads, changes and writes all it knows of.
-		pool := c.getAgent(t, agentPools, ns, "pool")
-		if err := unstructured.SetNestedField(pool.Object, int64(2), "spec", "replicas"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.agent(t, agentPools, ns).Update(t.Context(), pool, metav1.UpdateOptions{}); err != nil {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its controller writes as well
+			pool := c.getAgent(t, agentPools, ns, "pool")
+			if err := unstructured.SetNestedField(pool.Object, int64(2), "spec", "replicas"); err != nil {
+				return err
+			}
+			_, err := c.agent(t, agentPools, ns).Update(t.Context(), pool, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		c.awaitAgentPool(t, ns, 2)

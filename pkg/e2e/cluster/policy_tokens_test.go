@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -113,12 +114,16 @@ func testPolicyOfTokens(t *testing.T, s *site, controllers *clients, meant, othe
 		t.Fatal("docs/install.md has no strict form")
 	}
 	policies := s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	policy, err := policies.Get(t.Context(), "sandlot-pods", metav1.GetOptions{})
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // kube-controller-manager writes the status
+		policy, err := policies.Get(t.Context(), "sandlot-pods", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		policy.Spec.Validations = append(policy.Spec.Validations, admissionregistrationv1.Validation{Expression: strict})
+		_, err = policies.Update(t.Context(), policy, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	policy.Spec.Validations = append(policy.Spec.Validations, admissionregistrationv1.Validation{Expression: strict})
-	if _, err := policies.Update(t.Context(), policy, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for what, pod := range pods {

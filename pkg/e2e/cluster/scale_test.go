@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/scheme"
@@ -68,8 +69,16 @@ func TestScaleClient(t *testing.T) {
 		t.Errorf("the scale is %+v", pool)
 	}
 	stale := pool.DeepCopy()
-	pool.Spec.Replicas = 3
-	if _, err := scales.Scales(ns).Update(t.Context(), resource, pool, metav1.UpdateOptions{}); err != nil {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its controller writes as well
+		pool, err := scales.Scales(ns).Get(t.Context(), resource, "pool", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pool.Spec.Replicas = 3
+		_, err = scales.Scales(ns).Update(t.Context(), resource, pool, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	expect.FullPool(t, c, ns, "pool", 3)
