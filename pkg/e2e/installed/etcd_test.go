@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/localpki"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // etcd is that of Sandlot, a process of this machine that pods reach. It admits clients with a certificate only.
@@ -67,7 +68,7 @@ func startEtcd(ctx context.Context, dir string) (*etcd, error) {
 		"--cert-file="+filepath.Join(certs, "etcd.crt"), "--key-file="+filepath.Join(certs, "etcd.key"),
 	)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
-	if err := controlplane.StartChild(e.cmd); err != nil {
+	if err := program.StartChild(e.cmd); err != nil {
 		return nil, fmt.Errorf("starting etcd: %w", err)
 	}
 	return e, nil

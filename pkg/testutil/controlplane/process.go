@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 const (
@@ -162,7 +164,7 @@ func (p *Process) launch() error {
 	cmd := exec.Command(p.command.path, p.command.args...)
 	cmd.Env = append(os.Environ(), p.command.env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := StartChild(cmd); err != nil {
+	if err := program.StartChild(cmd); err != nil {
 		return err
 	}
 	r := &run{cmd: cmd, exited: make(chan struct{})}

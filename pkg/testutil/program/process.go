@@ -39,7 +39,7 @@ func Run(t testing.TB, dir, name string, args ...string) *Process {
 	p.cmd = exec.Command(filepath.Join(dir, name), args...)
 	p.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	stdout, stderr := p.pipe(t, p.cmd.StdoutPipe), p.pipe(t, p.cmd.StderrPipe)
-	if err := p.cmd.Start(); err != nil {
+	if err := StartChild(p.cmd); err != nil {
 		t.Fatalf("starting %s: %v", name, err)
 	}
 	var readers sync.WaitGroup

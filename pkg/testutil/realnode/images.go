@@ -56,10 +56,10 @@ func MakeImages(ctx context.Context, dir, programs string) (string, error) {
 		return "", err
 	}
 	archive := &imageArchive{files: fstest.MapFS{}}
-	if err := archive.add(PauseImage, []string{"/pause"}, fstest.MapFS{"pause": program(paused)}); err != nil {
+	if err := archive.add(PauseImage, []string{"/pause"}, fstest.MapFS{"pause": executable(paused)}); err != nil {
 		return "", err
 	}
-	if err := archive.add(RuntimeImage, []string{"/sandlot-runtime"}, fstest.MapFS{"sandlot-runtime": program(installed)}); err != nil {
+	if err := archive.add(RuntimeImage, []string{"/sandlot-runtime"}, fstest.MapFS{"sandlot-runtime": executable(installed)}); err != nil {
 		return "", err
 	}
 	if err := archive.add(ShellImage, []string{"/bin/sh"}, shell); err != nil {
@@ -87,8 +87,8 @@ func shellFiles(ctx context.Context) (fstest.MapFS, error) {
 		return nil, fmt.Errorf("asking busybox for its commands: %w", err)
 	}
 	files := fstest.MapFS{
-		"bin/busybox": program(busybox),
-		"bin/bash":    program([]byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")),
+		"bin/busybox": executable(busybox),
+		"bin/bash":    executable([]byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")),
 		"etc/passwd":  {Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n")},
 		"etc/group":   {Mode: 0o644, Data: []byte("root:x:0:\nuser:x:1000:\n")},
 		"home/user":   {Mode: fs.ModeDir | 0o755},
@@ -103,7 +103,7 @@ func shellFiles(ctx context.Context) (fstest.MapFS, error) {
 	return files, nil
 }
 
-func program(content []byte) *fstest.MapFile { return &fstest.MapFile{Mode: 0o755, Data: content} }
+func executable(content []byte) *fstest.MapFile { return &fstest.MapFile{Mode: 0o755, Data: content} }
 
 // imageArchive is what docker save writes, and ctr images import reads.
 type imageArchive struct {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 const (
@@ -141,7 +142,7 @@ func (n *Node) launch(ctx context.Context) error {
 		return err
 	}
 	defer stdin.Close()
-	if err := controlplane.StartChild(n.cmd); err != nil {
+	if err := program.StartChild(n.cmd); err != nil {
 		return err
 	}
 	n.exited = make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 func TestMain(m *testing.M) {
@@ -81,7 +81,7 @@ func startLink(t *testing.T, ip string) *linked {
 	if _, err := l.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := controlplane.StartChild(l.cmd); err != nil {
+	if err := program.StartChild(l.cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package controlplane
+package program
 
 import "os/exec"
 
