@@ -205,7 +205,7 @@ func (r *Runner) start(sandbox types.NamespacedName, uid types.UID, address stri
 	if err := os.MkdirAll(temporary, 0o700); err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.Command(r.options.Program, "serve", "--address", address) //nolint:noctx // Stop ends it, with what it has started
+	cmd := exec.Command(r.options.Program, "serve", "--address", address, "--same-user") //nolint:noctx // Stop ends it, with what it has started
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temporary, "PATH=" + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG")}
 	cmd.SysProcAttr = attributes()

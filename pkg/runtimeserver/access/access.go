@@ -6,6 +6,7 @@
 package access
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -49,8 +50,21 @@ type Request struct {
 	DefaultUser    string `json:"defaultUser"`
 	DefaultWorkdir string `json:"defaultWorkdir"`
 	// VolumeMounts and CABundle are not served.
-	VolumeMounts []any  `json:"volumeMounts"`
-	CABundle     string `json:"caBundle"`
+	VolumeMounts notEmpty `json:"volumeMounts"`
+	CABundle     string   `json:"caBundle"`
+}
+
+// notEmpty reports whether a list in JSON has items. It keeps none of them: in memory they would take many times their bytes.
+type notEmpty bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *notEmpty) UnmarshalJSON(value []byte) error {
+	items, isList := bytes.CutPrefix(value, []byte("["))
+	if !isList && string(value) != "null" {
+		return errors.New("not a list")
+	}
+	*n = notEmpty(isList && len(bytes.TrimSpace(bytes.TrimSuffix(items, []byte("]")))) > 0)
+	return nil
 }
 
 // State is what /init has set. It is safe for concurrent use.
@@ -105,7 +119,7 @@ func (s *State) Init(r Request) error {
 // check returns the environment as the request makes it. Its errors name variables, but
 // no values.
 func (s *State) check(r Request) (map[string]string, error) {
-	if len(r.VolumeMounts) > 0 || r.CABundle != "" {
+	if bool(r.VolumeMounts) || r.CABundle != "" {
 		return nil, errors.New("volumeMounts and caBundle are not served by this runtime")
 	}
 	if len(r.AccessToken) > maxTokenBytes {

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/access"
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/files"
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/filesystempb/filesystempbconnect"
@@ -33,6 +34,10 @@ const (
 	// maxMessageBytes and maxInitBytes bound the bodies of calls. Uploads are bounded by the disk.
 	maxMessageBytes = 8 << 20
 	maxInitBytes    = 512 << 10
+	// A body of /init of more than initWithoutSlot bytes needs one of largeInits slots, of which a source
+	// of clients may have largeInitsOfSource: who sends it is only known when it is decoded.
+	initWithoutSlot                = 4 << 10
+	largeInits, largeInitsOfSource = 8, 2
 	// initTimeout is how long the body of /init may take, and stall how long a body may take
 	// to go on, in either direction.
 	initTimeout = 10 * time.Second
@@ -47,10 +52,11 @@ type handler struct {
 	mux     *http.ServeMux
 	// initOverTLS refuses /init in clear text.
 	initOverTLS bool
+	largeInits  *fairness.Sources
 }
 
 func newHandler(a *access.State, p *process.Service, f *files.Service, c clock.PassiveClock) *handler {
-	h := &handler{access: a, clock: c, metrics: newMeter(c), mux: http.NewServeMux()}
+	h := &handler{access: a, clock: c, metrics: newMeter(c), mux: http.NewServeMux(), largeInits: fairness.NewSources(largeInits, largeInitsOfSource)}
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxMessageBytes)}
 	for _, register := range []func() (string, http.Handler){
 		func() (string, http.Handler) { return processpbconnect.NewProcessHandler(p, options...) },
@@ -199,8 +205,15 @@ func (h *handler) init(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(h.clock.Now().Add(initTimeout)) // every connection of the server has one
+	body := &initBody{Reader: http.MaxBytesReader(w, r.Body, maxInitBytes), left: initWithoutSlot, release: func() {}}
+	body.take = func() (func(), bool) { return h.largeInits.Take(fairness.Source(r.RemoteAddr)) }
+	defer func() { body.release() }()
 	var request access.Request
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxInitBytes)).Decode(&request)
+	err := json.NewDecoder(body).Decode(&request)
+	if errors.Is(err, errNoSlot) {
+		writeError(w, http.StatusServiceUnavailable, "unavailable", err.Error())
+		return
+	}
 	if err != nil {
 		// The error may repeat what was sent.
 		writeError(w, http.StatusBadRequest, "invalid_argument", "the body is no JSON of /init, or is too large")
@@ -216,6 +229,35 @@ func (h *handler) init(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// errNoSlot is a large body of /init that gets no slot.
+var errNoSlot = errors.New("too many large requests to /init arrive, try again")
+
+// initBody is a body of /init. It takes a slot before more than left bytes are read of it.
+type initBody struct {
+	io.Reader
+	left    int
+	take    func() (release func(), ok bool)
+	release func()
+	hasSlot bool
+}
+
+// Read implements io.Reader.
+func (b *initBody) Read(p []byte) (int, error) {
+	if !b.hasSlot && b.left == 0 {
+		release, ok := b.take()
+		if !ok {
+			return 0, errNoSlot
+		}
+		b.release, b.hasSlot = release, true
+	}
+	if !b.hasSlot {
+		p = p[:min(len(p), b.left)]
+	}
+	n, err := b.Reader.Read(p)
+	b.left = max(0, b.left-n)
+	return n, err
 }
 
 func (h *handler) serveMetrics(w http.ResponseWriter, _ *http.Request) {

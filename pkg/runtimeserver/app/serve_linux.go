@@ -127,6 +127,9 @@ func listen(o options) (*server, error) {
 		if err != nil {
 			return err
 		}
+		if o.sameUser {
+			l = sameUserListener{Listener: l, uid: os.Getuid()}
+		}
 		l = connections.NewPool(connections.Limits{Open: maxConnections, ResponseGrace: 100 * time.Millisecond}, connections.Metrics{}).Listener(l)
 		if config != nil {
 			l = tls.NewListener(l, config)

@@ -6,6 +6,7 @@
 package app_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/sandlot-io/sandlot/pkg/runtimeserver/filesystempb"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // other is an account that every system has.
@@ -197,5 +199,26 @@ func TestNotRoot(t *testing.T) {
 		if e.GetExitCode() == 0 || !strings.Contains(e.stderr, "Permission denied") {
 			t.Errorf("%s: %q, %q", file, e.stdout, e.stderr)
 		}
+	}
+}
+
+// TestSameUser: with --same-user, other users of this machine are not served, so they cannot set the token.
+func TestSameUser(t *testing.T) {
+	p := program.Run(t, programs, "sandlot-runtime", "serve", "--address", "127.0.0.1", "--port", "0", "--same-user")
+	b := connectTo(t, p, awaitAddress(t, p))
+	if status, body := b.do(t, "GET", "/health", ""); status != 204 {
+		t.Errorf("the same user: %d %s", status, body)
+	}
+	if !needRoot(t) {
+		return
+	}
+	host, port, _ := strings.Cut(strings.TrimPrefix(b.base, "http://"), ":")
+	request := fmt.Sprintf(`exec bash -c 'exec 3<>/dev/tcp/%s/%s; printf "GET /health HTTP/1.0\r\n\r\n" >&3; head -1 <&3; true' 2>&1`, host, port)
+	caller := newBox(t)
+	if answer := caller.sh(t, "", request); !strings.Contains(answer, "204") {
+		t.Errorf("the same user, by a command: %q", answer)
+	}
+	if answer := caller.sh(t, other, request); strings.Contains(answer, "HTTP/") {
+		t.Errorf("%s is served: %q", other, answer)
 	}
 }
