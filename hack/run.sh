@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Says what to try and becomes a server that stays up until it is stopped. Its
-# data is kept under _output/, so that the next run goes on from there.
+# data is kept under _output/, so that the next run continues from there.
 # Arguments are flags of sandlot up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -102,7 +102,7 @@ func TestBackupJobs(t *testing.T) {
 }
 
 // checkFailures: a backup of a store that breaks invariants is not taken again at once. A restore
-// goes on whatever happens, also when its node is lost, which a Job with a policy would wait for.
+// continues whatever happens, also when its node is lost, which a Job with a policy would wait for.
 func checkFailures(t *testing.T, name string, policy *batchv1.PodFailurePolicy, container corev1.Container) {
 	t.Helper()
 	if name == restoreName {

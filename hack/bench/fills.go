@@ -92,7 +92,7 @@ func (s *server) fill(ctx context.Context, p pool) {
 }
 
 // nextLook is after what time to look at a fill again: half of what is left of it, if
-// it goes on as before. A look costs as much as several sandboxes do.
+// it continues as before. A look costs as much as several sandboxes do.
 func nextLook(took time.Duration, available, size int) time.Duration {
 	const least, most = 20 * time.Millisecond, 500 * time.Millisecond
 	if available == 0 {

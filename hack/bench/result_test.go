@@ -110,7 +110,7 @@ func TestStage(t *testing.T) {
 		one.Cleanup(func() { ended = append(ended, 2); one.Fatal("not stopped") })
 		one.Cleanup(func() { ended = append(ended, 3); panic("a bug") })
 		check(failed)
-		t.Error("the case goes on")
+		t.Error("the case continues")
 	})
 	if !errors.Is(err, failed) || !strings.Contains(err.Error(), "not stopped") || !strings.Contains(err.Error(), "a bug") || !one.Failed() {
 		t.Errorf("got %v", err)

@@ -47,7 +47,7 @@ func letsEnv(template *v1alpha1.SandboxTemplate) {
 }
 
 // TestAgentClaimsAreWoken: a claim of agent-sandbox that cannot be served as things are takes
-// its next attempt when what it waits for is there, and goes on then. What it waits for costs it
+// its next attempt when what it waits for is there, and continues then. What it waits for costs it
 // no reads of the store in the meantime.
 func TestAgentClaimsAreWoken(t *testing.T) {
 	py := func(changes ...func(*v1alpha1.SandboxTemplate)) *v1alpha1.SandboxTemplate {

@@ -52,7 +52,7 @@ func TestEventsBeforeCreateIsBack(t *testing.T) {
 		t.Fatal("never completes")
 	}
 	if d.finisher.unfinished.of("claim-uid") != nil {
-		t.Error("goes on")
+		t.Error("continues")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestFreshAreDatedForAdmission(t *testing.T) {
 	}
 }
 
-// TestRefusedByAdmission: a new claim fails; one that goes on does so without more, and
+// TestRefusedByAdmission: a new claim fails; one that continues does so without more, and
 // tries again after a while.
 func TestRefusedByAdmission(t *testing.T) {
 	d := newDesk(t)

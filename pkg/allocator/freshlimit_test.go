@@ -59,7 +59,7 @@ func TestMaxFresh(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			for when, isNew := range map[string]bool{"a new claim": true, "one that goes on": false} {
+			for when, isNew := range map[string]bool{"a new claim": true, "one that continues": false} {
 				set := setOf("a", "py")
 				if tc.set != nil {
 					tc.set(set)

@@ -99,7 +99,7 @@ func TestUnknownWhetherItIsRefused(t *testing.T) {
 		t.Errorf("a new claim: %v", err)
 	}
 	if p := d.planned(d.nextAttempt(withEnv(1))); !errors.Is(p.Broken, errDown) || p.Ends() {
-		t.Errorf("one that goes on: %v, %+v", p.Broken, p.Claim.Status)
+		t.Errorf("one that continues: %v, %+v", p.Broken, p.Claim.Status)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 	}
 	d.Feeds.SetChanged(at("two", 7))
 	if len(d.woken()) == 0 {
-		t.Error("goes on waiting")
+		t.Error("continues waiting")
 	}
 }
 
@@ -106,7 +106,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
 			}
 			if d.stock.HasSuspended(poolNamed("a")) || !next.finder.reservation.lookBackoff.Until.IsZero() {
-				t.Error("goes on looking")
+				t.Error("continues looking")
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	})
 }
 
-// TestUnreadableTemplate: a claim goes on, and ends, while the cluster cannot be
+// TestUnreadableTemplate: a claim continues, and ends, while the cluster cannot be
 // asked for the template of fresh sandboxes.
 func TestUnreadableTemplate(t *testing.T) {
 	set := setOf("a", "py")
@@ -180,7 +180,7 @@ func TestUnreadableTemplate(t *testing.T) {
 		d.stocks("one", set, pods)
 		return d
 	}
-	for name, isNew := range map[string]bool{"a new claim": true, "one that goes on": false} {
+	for name, isNew := range map[string]bool{"a new claim": true, "one that continues": false} {
 		t.Run(name, func(t *testing.T) {
 			d := prepare(t)
 			next := d.attemptOf(isNew, fresh)

@@ -293,7 +293,7 @@ func TestEditOfADeletedClaim(t *testing.T) {
 	d.changed = nil
 	d.Feeds.ClaimsListed(nil, 1000)
 	if !d.reconciler.Next(t.Context()) || d.isKnown() || len(d.changed) != 0 {
-		t.Errorf("it goes on: %v", d.changed)
+		t.Errorf("it continues: %v", d.changed)
 	}
 }
 

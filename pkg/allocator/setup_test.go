@@ -676,7 +676,7 @@ func TestPreviewCallsNothing(t *testing.T) {
 }
 
 // TestExpiredClaims: a lifecycle that is over binds nothing, and one that ends while the
-// claim goes on ends it.
+// claim continues ends it.
 func TestExpiredClaims(t *testing.T) {
 	until := func(t time.Time) func(*v1alpha1.SandboxClaim) {
 		return func(c *v1alpha1.SandboxClaim) {

@@ -167,8 +167,8 @@ func TestDeletionWarningsInWords(t *testing.T) {
 	w.stock(t, 0, 1)
 	w.agentClaim(t, "mine")
 	for _, tc := range []struct{ path, want string }{
-		{agentTemplates + "/python", "these SandboxWarmPools go on with what they have of it"},
-		{strings.Replace(setsPath, "sandboxsets", "sandboxtemplates", 1) + "/python", "these SandboxSets go on with what they have of it"},
+		{agentTemplates + "/python", "these SandboxWarmPools continue with what they have of it"},
+		{strings.Replace(setsPath, "sandboxsets", "sandboxtemplates", 1) + "/python", "these SandboxSets continue with what they have of it"},
 		{agentPools + "/warm", "1 claimed sandboxes of SandboxWarmPool warm stay"},
 		{setsPath + "/warm", "1 claimed sandboxes of SandboxSet warm stay"},
 	} {

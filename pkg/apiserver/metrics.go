@@ -18,7 +18,7 @@ var (
 		Namespace: "sandlot",
 		Name:      "feed_lists_total",
 		Help: "How often the allocator read all objects of a resource: once at the start, and again " +
-			"whenever its watch could not go on.",
+			"whenever its watch could not continue.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"resource"})
 

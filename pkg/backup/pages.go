@@ -34,7 +34,7 @@ const (
 	// maxPageDepth is how many pages are on the way to a key. With two keys in each page, more
 	// pages do not fit into a file.
 	maxPageDepth = 64
-	// maxPageBytes is how many bytes a page has with those that it goes on in. It has a few keys,
+	// maxPageBytes is how many bytes a page has with those that it continues in. It has a few keys,
 	// and etcd takes no request as large.
 	maxPageBytes = 256 << 20
 	// maxInnerBytes is how many a page has that is in memory while those below it are checked. It has
@@ -147,7 +147,7 @@ func readMeta(file io.ReaderAt, at int64) (*boltMeta, error) {
 	return m, nil
 }
 
-// read returns a page with those that it goes on in, which no other page may use.
+// read returns a page with those that it continues in, which no other page may use.
 func (p *boltPages) read(id uint64) ([]byte, error) {
 	header := make([]byte, pageHeader)
 	if id < 2 || id >= p.end {

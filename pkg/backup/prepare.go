@@ -53,7 +53,7 @@ func Check(ctx context.Context, o *Opened, scratch, prefix string) (err error) {
 //
 //   - The pools are empty. A sandbox that was in one may have been handed out since.
 //   - The revision is one that no client has seen, and all before counts as compacted. A
-//     client that would go on watching at a revision of the lost past lists again.
+//     client that would continue watching at a revision of the lost past lists again.
 //   - etcd has no alarms. They were of members of the past.
 func Prepare(ctx context.Context, s Snapshot, scratch, prefix string, now time.Time) (p Prepared, err error) {
 	ctx, store, err := openScratch(ctx, scratch, s.Path, revisionBump(s.Revision, now))

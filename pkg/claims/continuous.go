@@ -32,7 +32,7 @@ func TimesOut(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
 func ReplacesFailed(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
 
 // EndsRefused reports whether a claim is not created, or ends, if it asks for what it cannot have.
-// Another claim is stored, says in its condition Ready what is wrong, and goes on when that is
+// Another claim is stored, says in its condition Ready what is wrong, and continues when that is
 // corrected.
 func EndsRefused(claim *v1alpha1.SandboxClaim) bool { return !Continuous(claim) }
 

@@ -95,7 +95,7 @@ func SetupAgainLeft(status *v1alpha1.SandboxStatus, now time.Time) time.Duration
 	return 0
 }
 
-// SetupOverdue is why a sandbox goes on whose agent-runtime no server set up.
+// SetupOverdue is why a sandbox continues whose agent-runtime no server set up.
 func SetupOverdue() *SetupError {
 	return &SetupError{
 		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed,

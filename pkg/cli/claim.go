@@ -188,7 +188,7 @@ func (o *claimOptions) use(ctx context.Context, s *session, claim *v1alpha1.Sand
 	return nil
 }
 
-// teller returns what tells the user how a claim that waits goes on.
+// teller returns what tells the user how a claim that waits continues.
 func (o *claimOptions) teller() func(*v1alpha1.SandboxClaim) {
 	said := ""
 	return func(claim *v1alpha1.SandboxClaim) {
@@ -207,7 +207,7 @@ func (o *claimOptions) tellLeft(order, claim *v1alpha1.SandboxClaim) {
 	case claim == nil:
 		o.say("sandboxclaim %s is not there, but it may be if its create was on its way: kubectl get sandboxclaim %s%s", name, order.Name, flags)
 	case stateOf(claim) == stateWaiting:
-		o.say("sandboxclaim %s has %s sandboxes and goes on claiming: kubectl delete sandboxclaim %s%s ends it", name, progress(claim), order.Name, flags)
+		o.say("sandboxclaim %s has %s sandboxes and continues claiming: kubectl delete sandboxclaim %s%s ends it", name, progress(claim), order.Name, flags)
 	default:
 		o.say("sandboxclaim %s keeps its sandboxes: %s release %s --all%s gives them back", name, o.program, order.Name, flags)
 	}

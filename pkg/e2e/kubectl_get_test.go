@@ -305,7 +305,7 @@ func testPages(t *testing.T, k *kubectl) {
 	}
 	page := k.do(t, "get", "--raw", "/apis/agents.kruise.io/v1alpha1/namespaces/"+k.namespace+"/sandboxtemplates?limit=2")
 	if !strings.Contains(page, `"continue":"`) || !strings.Contains(page, `"remainingItemCount":3`) {
-		t.Errorf("a page does not say how to go on:\n%s", page)
+		t.Errorf("a page does not say how to continue:\n%s", page)
 	}
 }
 

@@ -28,8 +28,8 @@ func testWarnings(t *testing.T, k *kubectl) {
 		want  string // empty for no warning
 	}{
 		{missing, []string{"create", "--dry-run=server", "-f", "-"}, `Warning: dry run: claimed 0/1: SandboxSet pol not found in namespace ` + k.namespace},
-		{missing, []string{"create", "-f", "-"}, `Warning: claimed 0/1: SandboxSet pol not found in namespace ` + k.namespace + `; it goes on`},
-		{gold, []string{"apply", "--server-side", "-f", "-"}, `Warning: claimed 0/1: SandboxSet gold not found in namespace ` + k.namespace + `; it goes on`},
+		{missing, []string{"create", "-f", "-"}, `Warning: claimed 0/1: SandboxSet pol not found in namespace ` + k.namespace + `; it continues`},
+		{gold, []string{"apply", "--server-side", "-f", "-"}, `Warning: claimed 0/1: SandboxSet gold not found in namespace ` + k.namespace + `; it continues`},
 		{"", []string{"delete", "sbc", "typo", "gold"}, ""},
 		{"", []string{"delete", "sbc", "claim", "--dry-run=server"}, "Warning: 1 sandbox of claim claim stays: release it"},
 		{"", []string{"delete", "sbc", "claim"}, byLabel},

@@ -191,7 +191,7 @@ func testPluginInterrupt(t *testing.T, k *kubectl) {
 	k.awaitClaim(t, "long")
 	waiting.interrupt(t)
 	stdout, stderr, code := waiting.end(t)
-	if code != 130 || !strings.Contains(stderr, "has 0/1 sandboxes and goes on claiming: kubectl delete sandboxclaim long -n "+k.namespace) || !strings.Contains(stderr, "Error: interrupted\n") {
+	if code != 130 || !strings.Contains(stderr, "has 0/1 sandboxes and continues claiming: kubectl delete sandboxclaim long -n "+k.namespace) || !strings.Contains(stderr, "Error: interrupted\n") {
 		t.Errorf("ended with %d and said:\n%s%s", code, stdout, stderr)
 	}
 	if phase := k.getClaim(t, "long").Status.Phase; phase != v1alpha1.SandboxClaimPhaseClaiming {

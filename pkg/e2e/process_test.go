@@ -313,7 +313,7 @@ func TestRestart(t *testing.T) {
 }
 
 // TestStopWhileClaimWaits stops the server while the create of a claim waits for
-// sandboxes. The call is answered, and the claim goes on in the next server.
+// sandboxes. The call is answered, and the claim continues in the next server.
 func TestStopWhileClaimWaits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

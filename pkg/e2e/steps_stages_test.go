@@ -44,7 +44,7 @@ type stage struct {
 	forGood bool
 	// reached returns nil when the claim is at its boundary.
 	reached func(t *testing.T, s *staged, by *replicas.Replica) error
-	// after, if set, does what the claim needs to go on, after the kill.
+	// after, if set, does what the claim needs to continue, after the kill.
 	after func(t *testing.T, s *staged, by *replicas.Replica)
 }
 

@@ -125,7 +125,7 @@ func imageFailed(why string) Progress {
 
 // Aborted reports whether an update ends because of the phase of its sandbox, and how.
 // A sandbox that is still to start has its pod made as it is to be, and so has one that
-// is paused when it is resumed: its update goes on, and ends when that pod is ready.
+// is paused when it is resumed: its update continues, and ends when that pod is ready.
 func Aborted(status *v1alpha1.SandboxStatus, goal Goal) (Progress, bool) {
 	switch phase := status.Phase; phase {
 	case v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxPaused, v1alpha1.SandboxResuming:

@@ -33,7 +33,7 @@ type Progress struct {
 type ImageResult int
 
 const (
-	// ImageNone means that no image was to be changed, or that it goes on.
+	// ImageNone means that no image was to be changed, or that it continues.
 	ImageNone ImageResult = iota
 	// ImageDone means that the container runs the image.
 	ImageDone

@@ -278,7 +278,7 @@ func TestAdmissionOfMadeSandboxes(t *testing.T) {
 	checkInvariants(t, s)
 }
 
-// A claim that goes on does so while its sandboxes must not be made, and takes
+// A claim that continues does so while its sandboxes must not be made, and takes
 // what comes into its pool.
 func TestAdmissionOfSandboxesMadeLater(t *testing.T) {
 	rooms := &deniesMade{}
@@ -312,7 +312,7 @@ func TestAdmissionOfSandboxesMadeLater(t *testing.T) {
 }
 
 // What is made in the background is admitted as made by the user who claimed, with all
-// that policies may look at. That is recorded in the claim for as long as it goes on, and
+// that policies may look at. That is recorded in the claim for as long as it continues, and
 // no client changes it.
 func TestMadeLaterAsWhoClaimed(t *testing.T) {
 	s, set := stocked(t, 0, testutil.WithConfig(func(c *apiserver.Config) {

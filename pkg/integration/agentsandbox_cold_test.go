@@ -110,7 +110,7 @@ func createAgentAnyway(t *testing.T, s *testutil.Server, rooms *deniesMade, name
 }
 
 // TestColdClaimWaitsForItsName: while the sandbox that a claim had goes, another cannot have
-// its name. The claim says so, asks admission for nothing, and goes on when the name is free.
+// its name. The claim says so, asks admission for nothing, and continues when the name is free.
 func TestColdClaimWaitsForItsName(t *testing.T) {
 	rooms := &deniesMade{}
 	s := agentPool(t, 0, testutil.WithConfig(func(c *apiserver.Config) {

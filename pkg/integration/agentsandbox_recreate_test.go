@@ -19,7 +19,7 @@ import (
 
 // TestAgentRecreate: a pool that replaces its sandboxes at once when their template changes
 // gives away none of the former template, also before its controller has deleted them. One
-// that does so when they are replenished goes on with what it has.
+// that does so when they are replenished continues with what it has.
 func TestAgentRecreate(t *testing.T) {
 	for update, goesOn := range map[v1alpha1.SandboxSetUpdateType]bool{v1alpha1.SetUpdateRecreate: false, v1alpha1.SetUpdateOnReplenish: true} {
 		t.Run(string(update), func(t *testing.T) {

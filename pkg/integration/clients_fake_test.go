@@ -59,7 +59,7 @@ func (w *world) create(claim *v1alpha1.SandboxClaim, dryRun ...string) *v1alpha1
 }
 
 // note notes what is the same on every server: no names, times, UIDs and addresses. Of the
-// message of a claim that goes on the server may tell more.
+// message of a claim that continues the server may tell more.
 func (w *world) note(claim *v1alpha1.SandboxClaim) {
 	status := claim.Status
 	message, _, _ := strings.Cut(status.Message, " claimed")

@@ -169,7 +169,7 @@ func contents(t *testing.T, s *testutil.Server) everything {
 }
 
 // A store in plain text becomes encrypted, gets the next key, and becomes plain again, with
-// two servers that are not restarted and claims that go on. No claim fails for it, the
+// two servers that are not restarted and claims that continue. No claim fails for it, the
 // transactions that bind take up each key, and in the end no content has changed.
 func TestKeysChangeUnderClaims(t *testing.T) {
 	stock := expect.Many(240, 1200)

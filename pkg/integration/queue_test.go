@@ -143,7 +143,7 @@ func TestTooManyWaiting(t *testing.T) {
 }
 
 // TestFewCreatesWait: beyond that they are answered Claiming at once, and those who came
-// before go on waiting.
+// before continue waiting.
 func TestFewCreatesWait(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(expect.Patience/4), testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.MaxWaitingCreates = 1 }))
 	answered := make(chan *v1alpha1.SandboxClaim, 1)

@@ -240,7 +240,7 @@ func TestReleaseLosesARace(t *testing.T) {
 	left(t, s, names[:1])
 }
 
-// A release that has no time left says what it has not come to, and goes on when it is
+// A release that has no time left says what it has not come to, and continues when it is
 // asked again.
 func TestReleaseGoesOn(t *testing.T) {
 	slow := &onDelete{}

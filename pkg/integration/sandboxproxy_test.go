@@ -249,7 +249,7 @@ func TestSandboxProxyStreamsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := conn.ReadMessage(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("change %d: the connection goes on: %v", i, err)
+			t.Errorf("change %d: the connection continues: %v", i, err)
 		}
 		if err := echo(other); err != nil {
 			t.Fatalf("change %d: the connection to another sandbox has ended: %v", i, err)
@@ -263,11 +263,11 @@ func TestSandboxProxyStreamsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := other.ReadMessage(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection to a sandbox that was claimed goes on: %v", err)
+		t.Errorf("the connection to a sandbox that was claimed continues: %v", err)
 	}
 }
 
-// TestListsFromTheFuture: a list of any kind that goes on from a revision of the future is refused at once, as
+// TestListsFromTheFuture: a list of any kind that continues from a revision of the future is refused at once, as
 // one that is too old.
 func TestListsFromTheFuture(t *testing.T) {
 	t.Parallel()

@@ -139,7 +139,7 @@ func TestWaitsInTheCall(t *testing.T) {
 		}
 		answered <- claim
 	})
-	// It is stored with what there is, and seen by others, while the call goes on.
+	// It is stored with what there is, and seen by others, while the call continues.
 	// The feed may bring the one in stock a moment after the claim came.
 	waiting := s.AwaitClaim(t, namespace, "patient", func(claim *v1alpha1.SandboxClaim) string {
 		if claim.Status.ClaimedReplicas != 1 {

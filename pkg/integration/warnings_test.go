@@ -29,7 +29,7 @@ func TestShortClaimsAreTold(t *testing.T) {
 	s.Stock(t, set, 0, 4)
 	client, heard := hearing(t, s)
 	api := client.AgentsV1alpha1().RESTClient()
-	const goesOn = "; it goes on in the background: kubectl get sandboxclaim c --namespace default --watch"
+	const goesOn = "; it continues in the background: kubectl get sandboxclaim c --namespace default --watch"
 	tests := map[string]struct {
 		change                     func(*v1alpha1.SandboxClaim)
 		replicas                   int32
@@ -134,7 +134,7 @@ func TestDeletionsSayWhatStays(t *testing.T) {
 			"kubectl get sandboxes --namespace default --selector " + claimed},
 		{"a template", func(o metav1.DeleteOptions) error {
 			return agents.SandboxTemplates(namespace).Delete(t.Context(), "base", o)
-		}, "SandboxTemplate base is in use: these SandboxSets go on with what they have of it, and cannot change until it exists again: pool"},
+		}, "SandboxTemplate base is in use: these SandboxSets continue with what they have of it, and cannot change until it exists again: pool"},
 		{"a set", func(o metav1.DeleteOptions) error {
 			return agents.SandboxSets(namespace).Delete(t.Context(), "pool", o)
 		}, "4 claimed sandboxes of SandboxSet pool stay with those who claimed them: " +

@@ -34,7 +34,7 @@ func TestSetsDoNotStarveEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server ends a watch that is too slow for it; this one goes on then.
+	// The server ends a watch that is too slow for it; this one continues then.
 	sandboxes, err := watchtools.NewRetryWatcherWithContext(t.Context(), none.ResourceVersion, &toolscache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return api.Sandboxes(ns).Watch(ctx, o)

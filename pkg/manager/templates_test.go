@@ -225,7 +225,7 @@ func TestSharedTemplate(t *testing.T) {
 		t.Errorf("the claimed sandbox has %+v", sandbox.Spec.EmbeddedSandboxTemplate)
 	}
 
-	// The template at the end goes; the pools go on.
+	// The template at the end goes; the pools continue.
 	if err := api.SandboxTemplates(ns).Delete(ctx, "base", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

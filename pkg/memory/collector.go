@@ -29,7 +29,7 @@ var collector struct {
 	sync.Mutex
 	// followsHeap is whether GOGC follows what is in use.
 	followsHeap bool
-	// loads is how many loads go on.
+	// loads is how many loads continue.
 	loads int
 	// percent is GOGC as it was set last; 0 if it was not.
 	percent int

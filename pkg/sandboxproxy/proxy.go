@@ -143,7 +143,7 @@ func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, target Target)
 	_ = controller.EnableFullDuplex()
 	defer func() {
 		// The sandbox has answered early, and the client may wait for the end of that before it
-		// goes on. A body cannot be closed while it is read.
+		// continues. A body cannot be closed while it is read.
 		if pr.body != nil && pr.protoMajor == 1 && pr.body.begun.Load() && !pr.body.done.Load() {
 			_ = controller.SetReadDeadline(time.Unix(1, 0)) // the connection is not used again
 		}

@@ -730,7 +730,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestDialsEndWithTheirRequests: the transport would go on to connect for those that have
+// TestDialsEndWithTheirRequests: the transport would continue to connect for those that have
 // gone, and nothing would count these.
 func TestDialsEndWithTheirRequests(t *testing.T) {
 	const clients = 20

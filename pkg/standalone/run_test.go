@@ -295,7 +295,7 @@ func (r *running) waitAvailable(t *testing.T, set string, want int32) {
 	})
 }
 
-// eventually is expect.Eventually for as long as the run goes on.
+// eventually is expect.Eventually for as long as the run continues.
 func (r *running) eventually(t *testing.T, check func(ctx context.Context) error) {
 	t.Helper()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {

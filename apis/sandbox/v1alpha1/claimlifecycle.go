@@ -15,7 +15,7 @@ const (
 	// ClaimExpiredMessage is the message of Ready of a claim whose lifecycle is over.
 	ClaimExpiredMessage = "Claim expired. Sandbox cleanup initiated."
 	// SandboxMissingMessage is the message of Ready of a claim whose sandbox is gone. That
-	// of a claim of several goes on with their names.
+	// of a claim of several continues with their names.
 	SandboxMissingMessage = "Sandbox does not exist"
 	// PodSucceededMessage and PodFailedMessage are the messages of Finished of a claim of
 	// one sandbox.

@@ -270,6 +270,6 @@ const (
 	// ReasonRecyclingTimeout goes with Recycling false when that took too long.
 	ReasonRecyclingTimeout = "RecyclingTimeout"
 	// ReasonRecyclingRejected goes with Recycling false when the sandbox is not recycled
-	// and goes on as it is.
+	// and continues as it is.
 	ReasonRecyclingRejected = "RecyclingRejected"
 )

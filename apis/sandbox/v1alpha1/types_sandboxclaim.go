@@ -359,7 +359,7 @@ type SandboxClaimLifecycle struct {
 type AllocationPolicy string
 
 const (
-	// AllocationBestEffort binds the sandboxes there are, and goes on for the rest.
+	// AllocationBestEffort binds the sandboxes there are, and continues for the rest.
 	AllocationBestEffort AllocationPolicy = "BestEffort"
 	// AllocationAllOrNothing binds all sandboxes in one transaction, or none.
 	AllocationAllOrNothing AllocationPolicy = "AllOrNothing"

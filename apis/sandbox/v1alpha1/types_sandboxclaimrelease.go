@@ -54,6 +54,6 @@ type SandboxClaimReleaseStatus struct {
 	Released []string `json:"released,omitempty" protobuf:"bytes,1,rep,name=released"`
 
 	// remaining is how many sandboxes are left to delete because the time of the request
-	// was over. The same request once more goes on with them. 0 means that there are none.
+	// was over. The same request once more continues with them. 0 means that there are none.
 	Remaining int32 `json:"remaining" protobuf:"varint,2,opt,name=remaining"`
 }

@@ -206,7 +206,7 @@ func TestValidateSandboxUpdateOfTheTemplate(t *testing.T) {
 	}
 }
 
-// What a sandbox has from birth stays, what says how it is to go on may change.
+// What a sandbox has from birth stays, what says how it is to continue may change.
 func TestValidateSandboxUpdateOfTheRest(t *testing.T) {
 	old := sandbox(t, func(s *v1alpha1.Sandbox) {
 		s.Labels = map[string]string{v1alpha1.LabelSandboxTemplate: "python", "a": "b"}

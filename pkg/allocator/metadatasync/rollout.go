@@ -37,7 +37,7 @@ const quietTime = 30 * time.Second
 //
 // A change that comes meanwhile goes to the next sandbox first, so that each sandbox is written
 // however often the claim changes. Between the rollouts of one claim is a backoff, which grows while
-// changes go on, because each of them writes all sandboxes of the claim and all their pods.
+// changes continue, because each of them writes all sandboxes of the claim and all their pods.
 type Rollout struct {
 	// generation is the one of the claim that is rolled out; 0 before the first.
 	generation int64

@@ -24,7 +24,7 @@ import (
 )
 
 // AtOnce is how many claims a server brings changed metadata of to sandboxes at the same
-// time, so that the others of the workers go on binding. A namespace has as many as it leaves free.
+// time, so that the others of the workers continue binding. A namespace has as many as it leaves free.
 const AtOnce = 16
 
 // Syncer has the claims that are Completed and have been given other metadata since, on

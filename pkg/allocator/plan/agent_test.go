@@ -37,7 +37,7 @@ func agentReady(p *Plan) string {
 }
 
 // TestNextOfAgentSandbox: what a claim of agent-sandbox says of what it has, or why it has
-// nothing, and that it goes on whatever it is.
+// nothing, and that it continues whatever it is.
 func TestNextOfAgentSandbox(t *testing.T) {
 	problem := func(p claims.Problem) func(*State) {
 		return func(s *State) { s.Eligible = claims.Eligible{Problem: &p} }

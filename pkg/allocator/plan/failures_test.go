@@ -99,7 +99,7 @@ func TestGatedSandboxesAreWaitedFor(t *testing.T) {
 			}
 			p := s.next(t, Offer{}, "", "")
 			if got := namesOf(p.Released); got != tc.lets || !p.Until.Equal(birth.Add(tc.until)) {
-				t.Errorf("lets go of %q, goes on until %v", got, p.Until)
+				t.Errorf("lets go of %q, continues until %v", got, p.Until)
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestLapses(t *testing.T) {
 			t.Errorf("its lifecycle ends %s after its start: %s", at, got)
 		}
 		if p.Ends() != (namesOf(p.Released) == "b") || !p.Ends() && !p.Until.Equal(birth.Add(at)) {
-			t.Errorf("lets go of %q, goes on until %v", namesOf(p.Released), p.Until)
+			t.Errorf("lets go of %q, continues until %v", namesOf(p.Released), p.Until)
 		}
 		s.New, s.Held = true, nil
 		s.Claim = claimOf(func(c *v1alpha1.SandboxClaim) { of(1)(c); until(at)(c) })

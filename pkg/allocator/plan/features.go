@@ -13,7 +13,7 @@ import (
 // kube-scheduler does: it implements those of the interfaces below that it needs. They are listed
 // in the order in which they are called: up to checker by Assess, the others by Next. What a
 // feature has to do to a sandbox, and how far it is, is written on the sandbox, so any controller
-// and any server can go on from there. A new feature is a file with a type and an entry in features.
+// and any server can continue from there. A new feature is a file with a type and an entry in features.
 type feature interface {
 	// applies reports whether plans of the claim call the feature. found are the sandboxes of pools
 	// that are to be bound; none before Next.

@@ -69,7 +69,7 @@ func (w *world) run() {
 	most := len(w.those(isHeld)) + 3
 	for n := 0; claims.Unfinished(w.claim) && !w.Failed(); n++ {
 		if n == most {
-			w.Fatalf("goes on after %d plans past its time: %+v", n, w.claim.Status)
+			w.Fatalf("continues after %d plans past its time: %+v", n, w.claim.Status)
 		}
 		w.turn(false)
 	}
@@ -196,10 +196,10 @@ func (w *world) check(s *State, o *Offer, p *Plan) {
 		w.Errorf("ends: %t, %+v", p.Ends(), status)
 	}
 	if !p.Ends() && !p.Until.After(s.Now) && !p.ChangesSandboxes() {
-		w.Errorf("goes on until %v, now is %v", p.Until, s.Now)
+		w.Errorf("continues until %v, now is %v", p.Until, s.Now)
 	}
 	if !p.Ends() && int(status.ClaimedReplicas) >= replicas && !p.ChangesSandboxes() {
-		w.Errorf("goes on with %d of %d", status.ClaimedReplicas, replicas)
+		w.Errorf("continues with %d of %d", status.ClaimedReplicas, replicas)
 	}
 	if have := replicas - int(status.ClaimedReplicas); p.Wants.Need < 0 || p.Wants.Need > max(0, have) || p.Ends() && p.Wants.Need > 0 {
 		w.Errorf("waits for %d and lacks %d", p.Wants.Need, have)

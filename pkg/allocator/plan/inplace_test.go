@@ -71,7 +71,7 @@ func TestImageThatFails(t *testing.T) {
 		"let go at the end":       {claim: []change{of(1), inPlace}, held: lacksImage, expired: true, reported: why, released: 1, ends: true},
 		"kept at the end":         {claim: []change{of(1), inPlace, reserves}, held: lacksImage, expired: true, reported: why, released: 1, ends: true, keptFailed: true},
 		"and nothing came":        {claim: []change{of(1), inPlace, before}, expired: true, reported: "False Failed: before", ends: true},
-		"and the next goes on":    {claim: []change{of(1), inPlace, before}, held: isResizing, reported: "False InplaceUpdating: Updating 1 sandboxes in place"},
+		"and the next continues":  {claim: []change{of(1), inPlace, before}, held: isResizing, reported: "False InplaceUpdating: Updating 1 sandboxes in place"},
 		"and the next is well":    {claim: []change{of(1), inPlace, before}, held: isResized, reported: "True Succeeded: Updated 1 sandboxes in place", ends: true},
 		"and the next is made":    {claim: []change{of(1), inPlace, before}, held: isReady, ends: true},
 		"a resize that fails":     {claim: []change{of(1), inPlace}, held: couldNotBeResized, reported: "False Failed: 1 of 1 sandboxes could not be updated in place: a: no room", ends: true},

@@ -204,7 +204,7 @@ func TestBindRefusesMetadata(t *testing.T) {
 	}
 }
 
-// TestChangeOfMetadataIsObservedLast: the status of a claim that goes on stays behind until
+// TestChangeOfMetadataIsObservedLast: the status of a claim that continues stays behind until
 // its sandboxes have what it says, and then reports the result.
 func TestChangeOfMetadataIsObservedLast(t *testing.T) {
 	s := stateOf(of(2), lists(0, "a"))

@@ -366,6 +366,6 @@ func TestStartIsHealed(t *testing.T) {
 		t.Errorf("status %+v", p.Claim.Status)
 	}
 	if !p.Until.Equal(birth.Add(time.Minute)) {
-		t.Errorf("goes on until %v", p.Until)
+		t.Errorf("continues until %v", p.Until)
 	}
 }

@@ -202,7 +202,7 @@ func TestResizesOfAClaim(t *testing.T) {
 	}{
 		"begins":               {[]change{of(3)}, nil, []Candidate{small("a", nil), small("b", nil)}, "False InplaceUpdating: Resizing 2 sandboxes", Resizes{}, "a*b*"},
 		"begins, all at once":  {[]change{of(1), atOnce}, nil, []Candidate{small("a", nil)}, "False InplaceUpdating: Resizing 1 sandboxes", Resizes{}, "a*"},
-		"goes on":              {[]change{of(2)}, map[string]held{"a": isResizing}, nil, "False InplaceUpdating: Resizing 1 sandboxes", Resizes{}, ""},
+		"continues":            {[]change{of(2)}, map[string]held{"a": isResizing}, nil, "False InplaceUpdating: Resizing 1 sandboxes", Resizes{}, ""},
 		"is deleted meanwhile": {[]change{of(2)}, map[string]held{"a": all(isResizing, isDeleted), "b": all(isResizing, isReserved)}, nil, "", Resizes{}, ""},
 		"is done":              {[]change{of(2)}, map[string]held{"a": isResized}, nil, "True Succeeded: Resized 1 sandboxes", Resizes{Succeeded: 1}, ""},
 		"is done, for all or nothing": {

@@ -257,7 +257,7 @@ func (r Runtime) IsSame(other Runtime) bool {
 	return r == other
 }
 
-// ToSetUp are the sandboxes of Held whose setup can begin, or go on, in the order of
+// ToSetUp are the sandboxes of Held whose setup can begin, or continue, in the order of
 // their names.
 func (s *State) ToSetUp() []*v1alpha1.Sandbox {
 	var all []*v1alpha1.Sandbox

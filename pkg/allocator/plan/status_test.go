@@ -17,7 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// report is what a claim's status is that goes on with these sandboxes.
+// report is what a claim's status is that continues with these sandboxes.
 func report(c *v1alpha1.SandboxClaim, listed []v1alpha1.ClaimedSandbox, p *claims.Problem) {
 	a := &Assessment{claim: c, held: holdings{listed: listed}}
 	reportOn(a, p)

@@ -199,7 +199,7 @@ func (w *world) happens() {
 		w.fit = 1 + w.draw(8)
 	case 15, 16, 17:
 		w.setsUp()
-	case 18: // another server, or this one after a restart, goes on
+	case 18: // another server, or this one after a restart, continues
 		w.marks++
 		w.mark, w.results = fmt.Sprintf("me/%d", w.marks), nil
 	default:

@@ -250,7 +250,7 @@ func TestAllOrNothingStarvesNone(t *testing.T) {
 	}
 	m.pass(time.Millisecond)
 	if single.wants.Need > 0 {
-		t.Error("one more claim gathers, and the others go on waiting")
+		t.Error("one more claim gathers, and the others continue waiting")
 	}
 	m.pass(gatherWithin + time.Second) // then another may gather
 	late := m.claim("late", 1, false, "pool")

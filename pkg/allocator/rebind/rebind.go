@@ -22,7 +22,7 @@ import (
 )
 
 // AtOnce is how many claims that may have lost their sandbox a server looks at at the same time,
-// so that the others of the workers go on binding.
+// so that the others of the workers continue binding.
 const AtOnce = 8
 
 // Rebinder opens claims again that are bound for as long as they exist and have lost their

@@ -119,7 +119,7 @@ func (c *Caller) call(ctx context.Context, s *Setups, call *setupCall) {
 	after, due := s.end(call, err)
 	c.Share.End(call.claim.Namespace)
 	if ctx.Err() != nil {
-		return // another server goes on
+		return // another server continues
 	}
 	if due {
 		c.reconciler.Queue.AddAfter(call.claim.UID, after)

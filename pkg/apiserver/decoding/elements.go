@@ -180,7 +180,7 @@ func newJSONDecoder(js []byte) *jsontext.Decoder {
 }
 
 // dropManagedFields takes too large managedFields from an object that was decoded from a body. The
-// server then goes on with those that it has stored, as it does where a client sends none. It is
+// server then continues with those that it has stored, as it does where a client sends none. It is
 // no error: otherwise an object that has such already could not be updated.
 func dropManagedFields(object metav1.Object) {
 	if base.ManagedFieldsSize(object) > base.MaxManagedFields {

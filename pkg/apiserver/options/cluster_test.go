@@ -156,7 +156,7 @@ func (c *fakeCluster) serve(w http.ResponseWriter, req *http.Request) {
 		c.review(w, req)
 	case req.Method == http.MethodPost && strings.HasSuffix(path, "/tokenreviews"):
 		reviewToken(w, req)
-	case query.Get("sendInitialEvents") == "true": // an informer goes on to list
+	case query.Get("sendInitialEvents") == "true": // the informer lists instead
 		answer(w, http.StatusUnprocessableEntity, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
 	case query.Get("watch") != "":
 		w.Header().Set("Content-Type", "application/json")

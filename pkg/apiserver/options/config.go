@@ -24,7 +24,7 @@ import (
 
 // Config applies the options to a new configuration. It opens the port, and
 // asks the cluster if there is one. The caller closes the listener if it does
-// not go on to run the server.
+// not continue to run the server.
 func (o *Options) Config() (*apiserver.Config, error) {
 	if o.SecureServing.ServerCert.GeneratedCert == nil {
 		loopback := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}

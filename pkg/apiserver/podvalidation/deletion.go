@@ -46,6 +46,6 @@ func (v *Validator) WarnOfDeletion(ctx context.Context, namespace string, templa
 	if len(users) > len(named) {
 		more = fmt.Sprintf(" and %d more", len(users)-len(named))
 	}
-	return []string{fmt.Sprintf("%s in use: these %ss go on with what they have of it, and cannot change until it exists again: %s%s",
+	return []string{fmt.Sprintf("%s in use: these %ss continue with what they have of it, and cannot change until it exists again: %s%s",
 		what, base.SetKind(ctx), strings.Join(named, ", "), more)}
 }

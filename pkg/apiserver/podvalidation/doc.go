@@ -6,6 +6,6 @@
 // it refers to, and the cluster, which alone knows what a pod may be. Claims never
 // come here.
 //
-// What cannot be found out is a warning and no error: the API server goes on when
+// What cannot be found out is a warning and no error: the API server continues when
 // the cluster does not answer, and whatever is wrong shows on the sandboxes later.
 package podvalidation

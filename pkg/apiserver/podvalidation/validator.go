@@ -56,7 +56,7 @@ func New(options Options) *Validator { return &Validator{options} }
 func (v *Validator) ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
 	missing := "the set stays empty until it exists"
 	if set.Status.UpdateRevision != "" || set.Status.Replicas > 0 {
-		missing = "until it exists the set goes on with the pod template that it has"
+		missing = "until it exists the set continues with the pod template that it has"
 	}
 	return v.validate(ctx, &subject{
 		namespace: set.Namespace,

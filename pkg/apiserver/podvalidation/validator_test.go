@@ -306,14 +306,14 @@ func TestValidateTemplate(t *testing.T) {
 	}
 }
 
-// TestMissingTemplate: a set with a pool goes on, and only one that has never had a
+// TestMissingTemplate: a set with a pool continues, and only one that has never had a
 // template stays empty.
 func TestMissingTemplate(t *testing.T) {
 	v := New(Options{Lookup: newStore()})
 	const missing = "Warning: spec.templateRef: SandboxTemplate nowhere: not found; "
 	lives := set("nowhere", "")
 	lives.Status.UpdateRevision = "abc"
-	expect(t, flat(v.ValidateSet(t.Context(), lives)), []string{missing + "until it exists the set goes on with the pod template that it has"})
+	expect(t, flat(v.ValidateSet(t.Context(), lives)), []string{missing + "until it exists the set continues with the pod template that it has"})
 	expect(t, flat(v.ValidateSet(t.Context(), set("nowhere", ""))), []string{missing + "the set stays empty until it exists"})
 }
 
@@ -329,7 +329,7 @@ func TestWarnOfDeletion(t *testing.T) {
 		Lookup: newStore(),
 		Sets:   func(context.Context, string) ([]*v1alpha1.SandboxSet, error) { return sets, nil },
 	})
-	const on = " in use: these SandboxSets go on with what they have of it, and cannot change until it exists again: "
+	const on = " in use: these SandboxSets continue with what they have of it, and cannot change until it exists again: "
 	expect(t, v.WarnOfDeletion(t.Context(), namespace, []string{"plain"}), []string{"SandboxTemplate plain is" + on + "straight, through"})
 	expect(t, v.WarnOfDeletion(t.Context(), namespace, []string{"link", "plain"}), []string{"templates that are deleted are" + on + "straight, through"})
 	expect(t, v.WarnOfDeletion(t.Context(), namespace, []string{"unused"}), nil)

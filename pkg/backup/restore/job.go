@@ -284,7 +284,7 @@ func (j Job) start(ctx context.Context, s *state) error {
 }
 
 // await returns when check has nothing to wait for any more, and logs what it waits for when
-// that changes. It ends when another restore goes on, before check would do anything.
+// that changes. It ends when another restore continues, before check would do anything.
 func (j Job) await(ctx context.Context, s *state, what string, check func(context.Context) (string, error)) error {
 	log := klog.FromContext(ctx)
 	last := ""

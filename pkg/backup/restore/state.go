@@ -75,7 +75,7 @@ func (s *state) read(ctx context.Context) error {
 	return nil
 }
 
-// write changes what is in the Secret. It is ErrOvertaken or errRetried if another goes on.
+// write changes what is in the Secret. It is ErrOvertaken or errRetried if another continues.
 func (s *state) write(ctx context.Context, change func(data map[string][]byte)) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		next := s.secret.DeepCopy()

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestOwn: who goes on when several restore.
+// TestOwn: who continues when several restore.
 func TestOwn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		jobs, active string

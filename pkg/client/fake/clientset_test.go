@@ -44,7 +44,7 @@ func fill(t *testing.T, c *Clientset, set string, n int) {
 	}
 }
 
-// A program that waits in ClaimAndWait goes on when the test fills the pool.
+// A program that waits in ClaimAndWait continues when the test fills the pool.
 func TestWaitsForFill(t *testing.T) {
 	c := NewClientset(newSet("pool", ""))
 	agents := c.AgentsV1alpha1()

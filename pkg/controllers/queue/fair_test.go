@@ -131,7 +131,7 @@ func TestLaterRequests(t *testing.T) {
 	}
 }
 
-// TestRequestsOfManyWorkers: nothing is lost or taken twice while workers and events go on.
+// TestRequestsOfManyWorkers: nothing is lost or taken twice while workers and events continue.
 func TestRequestsOfManyWorkers(t *testing.T) {
 	q := newQueue(t)
 	const namespaces, names = 20, 50

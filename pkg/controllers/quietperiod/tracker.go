@@ -15,7 +15,7 @@ import (
 )
 
 // MaxWait is the longest time that work waits for claims to pause: work about a set
-// whose claims go on for longer is done beside them.
+// whose claims continue for longer is done beside them.
 const MaxWait = 5 * time.Second
 
 // ClaimActivity is the time of the claims on one set without a quiet period between them. Its

@@ -182,7 +182,7 @@ func TestLargeClaimsLeaveRoom(t *testing.T) {
 			return nil
 		})
 	}
-	// The server need not go on with it.
+	// The server need not continue with it.
 	patch := []byte(`{"spec":{"replicas":0}}`)
 	if _, err := s.SandboxSets(eve).Patch(t.Context(), "pool", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

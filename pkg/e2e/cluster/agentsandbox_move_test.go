@@ -44,7 +44,7 @@ spec:
 `
 
 // agentStored are objects as both lines of versions store them, with what controllers have
-// written: the pool with a member, claims of which one goes on, and sandboxes without owner.
+// written: the pool with a member, claims of which one continues, and sandboxes without owner.
 const agentStored = `
 apiVersion: extensions.agents.x-k8s.io/VERSION
 kind: SandboxTemplate

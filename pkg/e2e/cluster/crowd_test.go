@@ -140,7 +140,7 @@ func letPass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// newLoad is a crowd that goes on until it is stopped, at a pace that leaves a
+// newLoad is a crowd that continues until it is stopped, at a pace that leaves a
 // busy machine the time for pods.
 func newLoad(namespace string) *crowd {
 	return &crowd{namespace: namespace, name: "load", clients: 8, replicas: 1, pause: 200 * time.Millisecond}

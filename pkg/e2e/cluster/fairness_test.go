@@ -206,7 +206,7 @@ func (c *clients) waitInLine(t *testing.T, ns string, number int) *line {
 				_, err := c.SandboxClaims(ns).Create(ctx, claim, metav1.CreateOptions{})
 				if err == nil && time.Since(began) < 10*time.Second {
 					l.early.Add(1)
-					return // it need not come again: the claim goes on
+					return // it need not come again: the claim continues
 				}
 				switch {
 				case err == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// These tests take parts of the shared cluster out of service while claims go on
+// These tests take parts of the shared cluster out of service while claims continue
 // through the aggregator. They are not parallel, and put everything back.
 
 // TestClusterRestarts kills kube-apiserver under load. No client reaches us

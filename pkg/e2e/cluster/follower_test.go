@@ -54,7 +54,7 @@ func (s *site) follow(t *testing.T, namespace string) *follower {
 }
 
 // miss blocks the way until the server has written more than it had then. The
-// watch goes on from a time that the server may have lived through differently.
+// watch continues from a time that the server may have lived through differently.
 func (f *follower) miss(t *testing.T, disaster func()) {
 	t.Helper()
 	f.block()

@@ -35,7 +35,7 @@ import (
 )
 
 // disaster is a store that is lost with its volume, and restored from a backup by the
-// commands of docs/operations.md, while clients go on trying to claim. The CronJobs, the Jobs
+// commands of docs/operations.md, while clients continue trying to claim. The CronJobs, the Jobs
 // and all pods of the install are in the cluster; what the kubelet would do for them is done
 // by the node of processes of pkg/testutil/controlplane.
 type disaster struct {

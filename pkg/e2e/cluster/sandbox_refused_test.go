@@ -21,7 +21,7 @@ import (
 )
 
 // TestSandboxPodIsKept has a policy that lets no one change or delete pods. The
-// status goes on all the same, and says why the sandbox is not paused; when the
+// status continues all the same, and says why the sandbox is not paused; when the
 // policy goes, it is.
 func TestSandboxPodIsKept(t *testing.T) {
 	t.Parallel()

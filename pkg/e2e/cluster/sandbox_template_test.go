@@ -49,7 +49,7 @@ func TestPoolOfATemplate(t *testing.T) {
 		}
 	}
 
-	// The claimed sandbox goes on with its pod, which learns whose it is.
+	// The claimed sandbox continues with its pod, which learns whose it is.
 	claim := c.claim(t, ns, builders.Claim("mine", 1))
 	claimed := claim.Status.Sandboxes[0].Name
 	before := c.pod(t, ns, claimed)

@@ -60,7 +60,7 @@ func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, 
 }
 
 // awaitRolledOut waits until all unused sandboxes of a set are of a revision with
-// this text, and returns the revision. It need not be full: claims go on.
+// this text, and returns the revision. It need not be full: claims continue.
 func (c *clients) awaitRolledOut(t testing.TB, ns, name, text string) string {
 	t.Helper()
 	revision := ""

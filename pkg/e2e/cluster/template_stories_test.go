@@ -376,7 +376,7 @@ func TestMoreThanThePoolHas(t *testing.T) {
 	}
 }
 
-// TestTemplateDeletedInUse deletes a template that a set refers to. The pool goes on
+// TestTemplateDeletedInUse deletes a template that a set refers to. The pool continues
 // with the revision that it has, and claims are served; what asks for the size of
 // the template gets what there is. When it is back, so is everything.
 func TestTemplateDeletedInUse(t *testing.T) {

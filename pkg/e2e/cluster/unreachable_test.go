@@ -17,7 +17,7 @@ import (
 )
 
 // TestClusterUnreachable takes away the way from our API servers and controllers
-// to kube-apiserver for 30 seconds. Claims of a user whose rights are known go on
+// to kube-apiserver for 30 seconds. Claims of a user whose rights are known continue
 // as long as there is stock, through the aggregator and past it; nothing refills
 // it. Afterwards everything is as it should be.
 func TestClusterUnreachable(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 )
 
 // api answers reads of Secrets: those in found, and else that there is none. Each read waits
-// until it may go on.
+// until it may continue.
 type api struct {
 	found map[string]*corev1.Secret
 	goOn  chan struct{}

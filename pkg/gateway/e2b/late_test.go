@@ -175,7 +175,7 @@ func TestSlowCreateOfOneThatEnds(t *testing.T) {
 	}
 }
 
-// askLater creates a sandbox while the test goes on.
+// askLater creates a sandbox while the test continues.
 func (w *world) askLater(key, body string, headers ...string) <-chan *answer {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), http.MethodPost, w.url+"/sandboxes", strings.NewReader(body))

@@ -3094,7 +3094,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref common.R
 					},
 					"remaining": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remaining is how many sandboxes are left to delete because the time of the request was over. The same request once more goes on with them. 0 means that there are none.",
+							Description: "remaining is how many sandboxes are left to delete because the time of the request was over. The same request once more continues with them. 0 means that there are none.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3264,7 +3264,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"allocation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "allocation says whether a part of the wanted sandboxes is of use: BestEffort binds what there is, AllOrNothing binds all of them in one transaction or none. Default BestEffort.\n\nPossible enum values:\n - `\"AllOrNothing\"` binds all sandboxes in one transaction, or none.\n - `\"BestEffort\"` binds the sandboxes there are, and goes on for the rest.",
+							Description: "allocation says whether a part of the wanted sandboxes is of use: BestEffort binds what there is, AllOrNothing binds all of them in one transaction or none. Default BestEffort.\n\nPossible enum values:\n - `\"AllOrNothing\"` binds all sandboxes in one transaction, or none.\n - `\"BestEffort\"` binds the sandboxes there are, and continues for the rest.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"AllOrNothing", "BestEffort"},

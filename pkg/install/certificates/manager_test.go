@@ -341,7 +341,7 @@ func TestTwoInstances(t *testing.T) {
 				})
 				s = f.eventually("settled", true, quiet)
 				if diff := cmp.Diff(want, s.versions); diff != "" {
-					t.Errorf("they go on writing: versions -before +after\n%s", diff)
+					t.Errorf("they continue writing: versions -before +after\n%s", diff)
 				}
 			}
 			stop()

@@ -51,7 +51,7 @@ func NewServed(secrets corev1client.SecretInterface, name string, clk clock.Pass
 	return &Served{secrets: secrets, name: name, clock: clk}
 }
 
-// GetCertificate is for tls.Config. While the Secret cannot be read, it goes on with what
+// GetCertificate is for tls.Config. While the Secret cannot be read, it continues with what
 // it has; without that it fails. While it is being read, only who reads waits, and those
 // for whom there is nothing yet.
 func (s *Served) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {

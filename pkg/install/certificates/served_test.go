@@ -100,7 +100,7 @@ func (s *stuckSecrets) Get(context.Context, string, metav1.GetOptions) (*corev1.
 }
 
 // TestServedWhileNothingAnswers: where there is a certificate, one handshake waits for the
-// cluster and the others go on; and a reading that fails late is not begun again at once.
+// cluster and the others continue; and a reading that fails late is not begun again at once.
 func TestServedWhileNothingAnswers(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Now())
 	ca, err := newCA("test", clk.Now(), 30*day)

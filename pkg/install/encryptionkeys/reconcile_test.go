@@ -514,7 +514,7 @@ func (c *crashing) Update(ctx context.Context, object client.Object, o ...client
 }
 
 // A crash between any two writes, at each step of a rotation: no key that API servers
-// could have seen is missing afterwards, and all goes on.
+// could have seen is missing afterwards, and all continues.
 func TestCrashes(t *testing.T) {
 	f := newFixture(t)
 	writer := f.store.Writer

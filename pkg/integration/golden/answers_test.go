@@ -189,7 +189,7 @@ func (d decoder) decode(content []byte) (runtime.Object, error) {
 	return object, nil
 }
 
-// unfinishedClaims are the UIDs of those that may go on as soon as a server runs.
+// unfinishedClaims are the UIDs of those that may continue as soon as a server runs.
 func unfinishedClaims(t *testing.T, all answers) map[string]bool {
 	t.Helper()
 	uids := map[string]bool{}

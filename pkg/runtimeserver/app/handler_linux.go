@@ -39,7 +39,7 @@ const (
 	initWithoutSlot                = 4 << 10
 	largeInits, largeInitsOfSource = 8, 2
 	// initTimeout is how long the body of /init may take, and stall how long a body may take
-	// to go on, in either direction.
+	// to continue, in either direction.
 	initTimeout = 10 * time.Second
 	stall       = time.Minute
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// past is longer than a client may take to go on.
+// past is longer than a client may take to continue.
 const past = 65 * time.Second
 
 // Who stalls loses the connection, and who only waits does not.

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package streams bounds requests that go on for as long as their clients like.
+// Package streams bounds requests that continue for as long as their clients like.
 package streams
 
 import (

@@ -6,7 +6,7 @@
 //
 // A format is a number. It rises only when an older server could not read what a newer one
 // writes; a new field of an object is no reason. It rises in two releases: the first one
-// reads the new format and goes on to write the old one (Reads alone rises), the next one
+// reads the new format and continues to write the old one (Reads alone rises), the next one
 // writes it (Writes follows). So two neighbouring versions always share a store, and going
 // back by one always works.
 //

@@ -43,7 +43,7 @@ func (s *consistentReader) Get(ctx context.Context, key string, opts storage.Get
 
 // GetList implements storage.Interface. A list as of now, or at a revision, comes
 // from a cache that has the whole of what there was when the list began. It may
-// still show a part of what comes in meanwhile; a watch that goes on from there
+// still show a part of what comes in meanwhile; a watch that continues from there
 // brings the rest.
 func (s *consistentReader) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	cached := opts
@@ -82,7 +82,7 @@ func (s *consistentReader) cacheAt(ctx context.Context, version string) (storage
 
 // Watch implements storage.Interface. A watch begins between two revisions: the
 // cache drops what comes at the revision that a watch began at. It sends the
-// revision that it goes on from again, unless that changed one object only.
+// revision that it continues from again, unless that changed one object only.
 func (s *consistentReader) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *consistentReader) watchBetween(ctx context.Context, key string, opts st
 	return s.Interface.Watch(ctx, key, opts)
 }
 
-// watchWith begins a watch with the events of the revision that it goes on from.
+// watchWith begins a watch with the events of the revision that it continues from.
 func (s *consistentReader) watchWith(ctx context.Context, key string, opts storage.ListOptions, from uint64) (watch.Interface, error) {
 	earlier := opts
 	earlier.ResourceVersion = strconv.FormatUint(from-1, 10)

@@ -30,7 +30,7 @@ type layer struct {
 	current  uint64
 	err      error
 	notReady error
-	// oldest is the first revision that a watch can go on from.
+	// oldest is the first revision that a watch can continue from.
 	oldest    uint64
 	compacted int64
 }

@@ -12,7 +12,7 @@
 //   - a list that asks for the state as of now may be served in the middle of
 //     the revision, although the transaction is long committed: half of its
 //     sandboxes are missing;
-//   - a watch that goes on from a revision never sees the events of that very
+//   - a watch that continues from a revision never sees the events of that very
 //     revision, so a client whose list or watch ended in the middle of it would
 //     miss the others for good.
 //

@@ -53,7 +53,7 @@ func (b *eventBatcher) Stop() {
 }
 
 // run ends when the inner watch does, or with Stop. What is pending then was never
-// handed over: the cache goes on from before it.
+// handed over: the cache continues from before it.
 func (b *eventBatcher) run() {
 	defer close(b.out)
 	retry := time.NewTicker(progressInterval)

@@ -55,7 +55,7 @@ func halt(t *testing.T, p *pool, k int) *middle {
 	return m
 }
 
-// meanwhile begins do while the cache stands, lets the cache go on, and returns
+// meanwhile begins do while the cache stands, lets the cache continue, and returns
 // when do is done. do may wait for the cache.
 func (m *middle) meanwhile(do func()) {
 	done := make(chan struct{})

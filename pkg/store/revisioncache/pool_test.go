@@ -109,7 +109,7 @@ type gate struct {
 	pass     int            // how many objects of a revision may pass
 	passed   map[string]int // by resourceVersion
 	held     chan struct{}  // closed when the cache waits
-	released chan struct{}  // closed when it may go on
+	released chan struct{}  // closed when it may continue
 }
 
 // hold stops the cache once it has taken in k objects of a revision, and returns

@@ -70,7 +70,7 @@ func (s *source) Watch(ctx context.Context, key string, opts storage.ListOptions
 	return b, nil
 }
 
-// watching notes where a watch goes on from. If that is not where the last one
+// watching notes where a watch continues from. If that is not where the last one
 // ended, the cache has listed anew, and how many objects changed at the revision of
 // that list is not known.
 func (s *source) watching(ctx context.Context, opts storage.ListOptions) {

@@ -191,7 +191,7 @@ func TestEventBatcher(t *testing.T) {
 	}
 }
 
-// A cache goes on from the last thing it got when its watch ends, wherever that
+// A cache continues from the last thing it got when its watch ends, wherever that
 // is, and misses nothing.
 func TestCacheGoesOn(t *testing.T) {
 	etcd := strings.Fields("6a 7a 7b 7c 9a 10b 10c 12a 13a 13b 14c 15")
@@ -220,7 +220,7 @@ func TestCacheGoesOn(t *testing.T) {
 			read(cut)
 			if cut > 0 && version != "5" {
 				if v, _ := strconv.ParseUint(version, 10, 64); !s.isComplete(v) {
-					t.Errorf("after %q the cache goes on from %s, of which it has not all", etcd[cut-1], version)
+					t.Errorf("after %q the cache continues from %s, of which it has not all", etcd[cut-1], version)
 				}
 			}
 			read(len(etcd))
@@ -432,7 +432,7 @@ func TestMultipleRevisions(t *testing.T) {
 }
 
 // A cache that cannot begin with initial events begins with a list, and its watch
-// goes on from there. How many objects changed at the revision of that list is not
+// continues from there. How many objects changed at the revision of that list is not
 // known, so that a client which has a part of it must get it again.
 func TestListedAnew(t *testing.T) {
 	fake := newFake()
@@ -441,7 +441,7 @@ func TestListedAnew(t *testing.T) {
 	s.handedOver(7, 1)
 	mustWatch(t, s, cacheOptions("7"))
 	if s.isSingle(6) || !s.isSingle(7) {
-		t.Error("going on from where it ended counts as a list")
+		t.Error("continuing from where it ended counts as a list")
 	}
 	mustWatch(t, s, cacheOptions("9"))
 	if s.isSingle(6) || s.isSingle(8) || s.isSingle(9) || !s.isComplete(9) {

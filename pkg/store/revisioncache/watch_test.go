@@ -27,7 +27,7 @@ func since(revision uint64, selector labels.Selector) *metainternalversion.ListO
 	return &metainternalversion.ListOptions{ResourceVersion: format(revision), LabelSelector: selector}
 }
 
-// A client whose watch ends in the middle of a revision, and that goes on from
+// A client whose watch ends in the middle of a revision, and that continues from
 // the event it saw last, receives the events of the revision that it has not seen.
 func TestResumedWatch(t *testing.T) {
 	const n = 10
@@ -115,7 +115,7 @@ func TestNoDuplicates(t *testing.T) {
 	for name, w := range watches {
 		got := w.until(t, "last", last)
 		if got["single"] != 0 {
-			t.Errorf("%s: the revision that it goes on from is sent", name)
+			t.Errorf("%s: the revision that it continues from is sent", name)
 		}
 		for object, n := range w.events {
 			if n != 1 {
@@ -255,7 +255,7 @@ func TestInitialEvents(t *testing.T) {
 	}
 }
 
-// Clients that stop and go on all the time, by the last event they saw or with
+// Clients that stop and continue all the time, by the last event they saw or with
 // initial events, miss nothing. With -plain they do.
 func TestWatchStorm(t *testing.T) {
 	const rounds, objects, clients = 150, 40, 6

@@ -163,7 +163,7 @@ func (j *judge) held(c *claim, names map[string]types.UID) (live int) {
 		case sb.starting && listed:
 			j.breach("CountedAndStarting", fmt.Sprintf("%s counts %s, which is still starting for it", name, sb), name, sb.String())
 		case sb.starting && c.completed && !c.deleting:
-			j.breach("CompletedAndStarting", fmt.Sprintf("%s is Completed, and %s is starting for it, which nothing goes on with", name, sb), name, sb.String())
+			j.breach("CompletedAndStarting", fmt.Sprintf("%s is Completed, and %s is starting for it, which nothing completes", name, sb), name, sb.String())
 		case !sb.starting && !listed:
 			j.breach("BoundNotListed", fmt.Sprintf("%s names %s, which does not list it", sb, name), name, sb.String())
 		}

@@ -249,7 +249,7 @@ func TestJudge(t *testing.T) {
 			change: func(w *world) { w.orphan.UID = w.taken.UID },
 			want:   []string{"Error UniqueUID: Sandbox taken, Sandbox orphan"},
 		},
-		"a claim that goes on": {at: 11 * time.Minute},
+		"a claim that continues": {at: 11 * time.Minute},
 		"a claim that should have ended": {
 			at:   11*time.Minute + time.Second,
 			want: []string{"Warning Overdue: SandboxClaim going"},

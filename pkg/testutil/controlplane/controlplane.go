@@ -22,7 +22,7 @@ import (
 // but Dir is good.
 type Options struct {
 	// Dir is the folder of all data, certificates and logs (log/<program>.log).
-	// It is made if it is missing. A control plane that was stopped goes on where
+	// It is made if it is missing. A control plane that was stopped continues where
 	// it was when another is started on the same folder.
 	Dir string
 	// BinDir is where the programs are. Without it, a program is taken from the

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// continueStorage refuses a list that goes on from a revision of the future: its continue token is made up,
+// continueStorage refuses a list that continues from a revision of the future: its continue token is made up,
 // or of a time before etcd was restored. The watch cache would wait for the revision, and clients would
 // repeat the request.
 type continueStorage struct {

@@ -63,7 +63,7 @@ func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	case ended:
 		return text
 	}
-	return text + fmt.Sprintf("; it goes on in the background: kubectl get sandboxclaim %s --namespace %s --watch", claim.Name, claim.Namespace)
+	return text + fmt.Sprintf("; it continues in the background: kubectl get sandboxclaim %s --namespace %s --watch", claim.Name, claim.Namespace)
 }
 
 // whyNotYet returns what an unfinished claim waits for.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestShortWarning(t *testing.T) {
-	const watch = "; it goes on in the background: kubectl get sandboxclaim c --namespace team-a --watch"
+	const watch = "; it continues in the background: kubectl get sandboxclaim c --namespace team-a --watch"
 	tests := map[string]struct {
 		spec               v1alpha1.SandboxClaimSpec
 		ended              bool
@@ -51,11 +51,11 @@ func TestShortWarning(t *testing.T) {
 			created:   `claimed 0/1: SandboxTemplate base not found in namespace team-a` + watch,
 			previewed: `dry run: claimed 0/1: SandboxTemplate base not found in namespace team-a`,
 		},
-		"goes on": {
+		"continues": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1, message: v1alpha1.ClaimingMessage(1, 3),
 			created: "claimed 1/3 so far" + watch,
 		},
-		"goes on, and says more": {
+		"continues, and says more": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1,
 			message:   v1alpha1.ClaimingMessage(1, 3) + "; and more",
 			waiting:   &v1alpha1.ClaimWaiting{Replicas: 2, CreateProblem: "a limit"},

@@ -129,7 +129,7 @@ func warnings(spec *v1alpha1.SandboxTemplateSpec) []string {
 }
 
 // WarningsOnUpdate warns as for a create, and of sets that cannot follow the change.
-// They go on with what they have.
+// They continue with what they have.
 func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	if template.DeletionTimestamp != nil || isOwnedBySet(template) {

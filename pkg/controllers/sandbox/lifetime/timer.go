@@ -53,7 +53,7 @@ type Timer[T client.Object] struct {
 	// Act acts on an object whose time, due, has come. It must act on the very version
 	// that it is given: the time may just have been extended. An error that the object
 	// is another one by now, or gone, is no failure: there is an event on its way. What
-	// goes on later, without an event, is an AgainError.
+	// continues later, without an event, is an AgainError.
 	Act func(ctx context.Context, object T, due, now time.Time) error
 }
 

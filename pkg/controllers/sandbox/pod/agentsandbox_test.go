@@ -170,7 +170,7 @@ func TestKeptPastTheEnd(t *testing.T) {
 	}
 }
 
-// An expired sandbox that has ended stays in its phase; one whose time is moved goes on.
+// An expired sandbox that has ended stays in its phase; one whose time is moved continues.
 func TestExpiredSandboxes(t *testing.T) {
 	ended := watch(newPod(podPhase(corev1.PodSucceeded)), false, inAgents, due(now), phase(v1alpha1.SandboxRunning), addressed, held(podIsReady))
 	ended.sandbox.Spec.ShutdownTime = nil

@@ -221,7 +221,7 @@ func TestWarnResize(t *testing.T) {
 		"fails":           {isUpdating, failure, "InplaceUpdateFailed"},
 		"forbidden":       {isUpdating, forbidden, "InplaceUpdateForbidden"},
 		"failed before":   {failure, failure, ""},
-		"goes on":         {isUpdating, isUpdating, ""},
+		"continues":       {isUpdating, isUpdating, ""},
 		"comes to an end": {isUpdating, updatedInplace, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -440,7 +440,7 @@ func TestTimeout(t *testing.T) {
 				c := recycle.New(recycle.Options{Client: w.api, Reader: w.api, Clock: clk, Lookup: w.lookup(w.api), Timeout: time.Minute})
 				return c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: name}})
 			}
-			if name != "cleaned" { // which would go on
+			if name != "cleaned" { // which would continue
 				before := w.get(name)
 				if result, err := controller(0); err != nil || result.RequeueAfter < 50*time.Second || result.RequeueAfter > time.Minute {
 					t.Errorf("looks again after %s, %v", result.RequeueAfter, err)
@@ -470,7 +470,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestRejections: what is not recycled goes on as it is, and can be asked for again.
+// TestRejections: what is not recycled continues as it is, and can be asked for again.
 func TestRejections(t *testing.T) {
 	w := newWorld(t)
 	set := w.set("pool", false)

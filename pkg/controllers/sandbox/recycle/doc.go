@@ -8,7 +8,7 @@
 // any of the controllers may end between two of them. rules.go has what the status says at
 // each; plan.go decides, from values alone; the rest carries it out.
 //
-//	stored                                   who goes on, and how
+//	stored                                   who continues, and how
 //	Running, asked for                       this controller: phase Recycling, RecyclingStarted
 //	Recycling, RecyclingStarted              the controller of pods: deletes the pod; RecyclingCompleted
 //	Recycling, RecyclingCompleted            this controller: metadata and spec of a new member of the pool

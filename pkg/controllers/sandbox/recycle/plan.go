@@ -109,7 +109,7 @@ func isGivenUp(sb *v1alpha1.Sandbox) bool {
 		(reason == v1alpha1.ReasonRecyclingFailed || reason == v1alpha1.ReasonRecyclingTimeout)
 }
 
-// rejection is why a sandbox is not recycled and goes on as it is; empty if it is not so.
+// rejection is why a sandbox is not recycled and continues as it is; empty if it is not so.
 func rejection(sb *v1alpha1.Sandbox) string {
 	phase := sb.Status.Phase
 	switch {

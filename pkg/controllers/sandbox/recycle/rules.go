@@ -71,7 +71,7 @@ func IsStarting(sandbox *v1alpha1.Sandbox) bool {
 	return IsCleaned(sandbox) && v1alpha1.IsInPool(sandbox)
 }
 
-// StartedAt is when the recycling of a sandbox began that goes on.
+// StartedAt is when the recycling of a sandbox began that continues.
 func StartedAt(sandbox *v1alpha1.Sandbox) time.Time {
 	if c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRecycling); c != nil {
 		return c.LastTransitionTime.Time // it is False all the time

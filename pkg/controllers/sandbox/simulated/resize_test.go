@@ -152,7 +152,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// An update goes on after a pause, unless what is resumed cannot start.
+// An update continues after a pause, unless what is resumed cannot start.
 func TestResizeOverAPause(t *testing.T) {
 	for image, want := range map[string]string{"i": "InplaceUpdating", FailImage: "Failed"} {
 		sandbox := newSandbox("box", image)
@@ -171,7 +171,7 @@ func TestResizeOverAPause(t *testing.T) {
 		}
 		got := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
 		if goesOn := stepOf(sandbox, time.Now()) == resized; got == nil || got.Reason != want || goesOn != (want == v1alpha1.ReasonInplaceUpdating) {
-			t.Errorf("image %s: goes on: %t, with %+v", image, goesOn, got)
+			t.Errorf("image %s: continues: %t, with %+v", image, goesOn, got)
 		}
 	}
 }

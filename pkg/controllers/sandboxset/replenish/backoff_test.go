@@ -33,9 +33,9 @@ func TestBackoff(t *testing.T) {
 		"doubles":                {ended(0, s), ended(s, 2*s), ended(2*s, 4*s), ended(4*s, 8*s)},
 		"up to a minute": {ended(0, s), ended(s, 2*s), ended(2*s, 4*s), ended(4*s, 8*s), ended(8*s, 16*s),
 			ended(16*s, 32*s), ended(32*s, 60*s), ended(60*s, 60*s)},
-		"more of the same round":              {ended(0, s), ended(s/4, 3*s/4), ended(s/4, s/2), ended(s/2, 2*s)},
-		"pause goes on when they are removed": {ended(0, s), nothing(s/2, s/2), nothing(s/2, 0), ended(0, 2*s)},
-		"a success ends it":                   {ended(0, s), {s / 2, works(5), current, 0}, ended(0, s)},
+		"more of the same round":                {ended(0, s), ended(s/4, 3*s/4), ended(s/4, s/2), ended(s/2, 2*s)},
+		"pause continues when they are removed": {ended(0, s), nothing(s/2, s/2), nothing(s/2, 0), ended(0, 2*s)},
+		"a success ends it":                     {ended(0, s), {s / 2, works(5), current, 0}, ended(0, s)},
 		"older ones prove nothing": {
 			{0, both(5, 1), current, s}, {s / 2, works(1), current, s / 2}, {s / 2, works(1), current, 0}, {0, both(7, 1), current, 2 * s},
 			{2 * s, works(6), current, 0}, {0, both(9, 6), current, 4 * s}, {0, works(9), current, 0}, ended(0, s),

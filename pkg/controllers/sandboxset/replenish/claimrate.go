@@ -24,7 +24,7 @@ const maxCountInterval = time.Second
 //     the more. It gets all of them once the pool is empty: then claims wait for it.
 //
 // Example: quiet period 100ms, a pool of 1000. 400 claims within 3s meet
-// no refill; the refill begins 100ms after the last claim. Claims that go on for
+// no refill; the refill begins 100ms after the last claim. Claims that continue for
 // minutes have a refill beside them once half of the pool is taken or five seconds have
 // passed. The pool shrinks until refills are as fast as claims.
 //

@@ -623,7 +623,7 @@ func testBurst(t *testing.T, f *fixture) {
 	f.wantPooled(9)
 }
 
-// Claims that go on empty half of the pool before a refill begins; meanwhile the
+// Claims that continue empty half of the pool before a refill begins; meanwhile the
 // status reports it once a second.
 func testLongBurst(t *testing.T, f *fixture) {
 	f.createSet(40)

@@ -139,7 +139,7 @@ func (r *holders) create(
 }
 
 // replace deletes a SandboxTemplate that is said to be the set's and does not hold the
-// revision of its name, and creates the one that does. Where others go on like this, that
+// revision of its name, and creates the one that does. Where others continue like this, that
 // is done once in a while.
 func (r *holders) replace(
 	ctx context.Context, set *v1alpha1.SandboxSet, existing, wanted *v1alpha1.SandboxTemplate, revision string,

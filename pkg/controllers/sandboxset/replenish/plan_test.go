@@ -322,7 +322,7 @@ func TestPlan(t *testing.T) {
 			set: makeSet(10), pool: append(n(8, olderAvailable, "o"), n(2, starting, "s")...),
 			counts: counts{10, 8, 2, 0},
 		},
-		"rolling update goes on with the next": {
+		"rolling update continues with the next": {
 			set: makeSet(10), pool: slices.Concat(n(8, olderAvailable, "o"), n(1, starting, "s"), n(1, available, "a")),
 			remove: []string{"o000"}, counts: counts{10, 9, 2, 1},
 		},

@@ -69,7 +69,7 @@ func (w *writer) scale(ctx context.Context, o *observation, p plan) (*written, e
 	return done, errors.Join(removeErr, createErr)
 }
 
-// parallelism is how many writes may go on at once now; 0 stops. A reconcile writes for up to
+// parallelism is how many writes may be under way now; 0 stops. A reconcile writes for up to
 // maxCountInterval. If all workers are busy, it stops after eventDelay, so that other sets get a
 // worker.
 func (w *writer) parallelism(o *observation) int {

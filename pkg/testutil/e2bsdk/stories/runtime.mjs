@@ -23,7 +23,7 @@ await assert.rejects(sandbox.commands.run('echo bad >&2; exit 7'), (error) => {
 })
 await assert.rejects(sandbox.commands.run('sleep 600', { timeoutMs: 1000 }), TimeoutError)
 
-// The command goes on only when its first output has arrived here.
+// The command continues only when its first output has arrived here.
 let answered
 const streamed = await sandbox.commands.run(`mkfifo ${dir}/go; echo first; read x <${dir}/go; echo second`, {
   onStdout: (output) => { answered ??= output === 'first\n' && sandbox.commands.run(`echo go >${dir}/go`) },
