@@ -35,6 +35,8 @@ type holder struct {
 type waiter struct {
 	// number is the order of waiters.
 	number uint64
+	// slots is how many it waits for.
+	slots int
 	// given is closed when it has its slot.
 	given chan struct{}
 }
@@ -50,29 +52,35 @@ func (s *Slots) Take(key string) (release func(), ok bool) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	h := s.of(key)
-	if !s.canTake(h) {
+	if !s.canTake(h, 1) {
 		s.forget(key)
 		return nil, false
 	}
-	s.take(h)
-	return s.release(key), true
+	s.take(h, 1)
+	return s.release(key, 1), true
 }
 
 // Wait takes a slot for a key, and waits for it if the key has its share. A slot that becomes free goes to
 // the key that holds the fewest, and of several to the one that has waited longest. The error is that of
 // ctx.
 func (s *Slots) Wait(ctx context.Context, key string) (release func(), err error) {
+	return s.WaitFor(ctx, key, 1)
+}
+
+// WaitFor is Wait for several slots at once, which are released together. They should be few of those that a key may
+// have: a key that waits for many gets them after those that wait for fewer.
+func (s *Slots) WaitFor(ctx context.Context, key string, slots int) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w := s.enter(key)
+	w := s.enter(key, slots)
 	select {
 	case <-w.given:
-		return s.release(key), nil
+		return s.release(key, slots), nil
 	case <-ctx.Done():
 	}
 	if !s.leave(key, w) {
-		s.give(key) // it was given meanwhile
+		s.give(key, slots) // it was given meanwhile
 	}
 	return nil, ctx.Err()
 }
@@ -102,35 +110,37 @@ func (s *Slots) forget(key string) {
 	}
 }
 
-// canTake reports whether a key gets another slot. It does only if at least as many slots stay free as the
-// key then holds. It gets its first slot as long as there is any.
-func (s *Slots) canTake(h *holder) bool {
-	return s.free > 0 && h.held < s.perKey && (h.held == 0 || h.held+1 <= s.free-1)
+// canTake reports whether a key gets more slots. It does only if at least as many slots stay free as the
+// key then holds. It gets its first slots as long as there are as many.
+func (s *Slots) canTake(h *holder, slots int) bool {
+	return s.free >= slots && h.held+slots <= s.perKey && (h.held == 0 || h.held+slots <= s.free-slots)
 }
 
-func (s *Slots) take(h *holder) {
-	s.free--
-	h.held++
+func (s *Slots) take(h *holder, slots int) {
+	s.free -= slots
+	h.held += slots
 }
 
-// release returns a function that releases a slot of a key.
-func (s *Slots) release(key string) func() { return sync.OnceFunc(func() { s.give(key) }) }
+// release returns a function that releases slots of a key.
+func (s *Slots) release(key string, slots int) func() {
+	return sync.OnceFunc(func() { s.give(key, slots) })
+}
 
-func (s *Slots) give(key string) {
+func (s *Slots) give(key string, slots int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.free++
-	s.keys[key].held--
+	s.free += slots
+	s.keys[key].held -= slots
 	s.forget(key)
 	s.serve()
 }
 
 // enter adds a waiter for a key, and gives slots to the waiters that get one.
-func (s *Slots) enter(key string) *waiter {
+func (s *Slots) enter(key string, slots int) *waiter {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.waits++
-	w := &waiter{number: s.waits, given: make(chan struct{})}
+	w := &waiter{number: s.waits, slots: slots, given: make(chan struct{})}
 	h := s.of(key)
 	h.waiting = append(h.waiting, w)
 	s.serve()
@@ -156,16 +166,17 @@ func (s *Slots) serve() {
 	for s.free > 0 {
 		var next *holder
 		for _, h := range s.keys {
-			if len(h.waiting) > 0 && s.canTake(h) && (next == nil || h.precedes(next)) {
+			if len(h.waiting) > 0 && s.canTake(h, h.waiting[0].slots) && (next == nil || h.precedes(next)) {
 				next = h
 			}
 		}
 		if next == nil {
 			return
 		}
-		close(next.waiting[0].given)
+		given := next.waiting[0]
 		next.waiting = slices.Delete(next.waiting, 0, 1)
-		s.take(next)
+		s.take(next, given.slots)
+		close(given.given)
 	}
 }
 

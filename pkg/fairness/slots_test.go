@@ -203,3 +203,41 @@ func TestTheKeyWithTheFewestIsNext(t *testing.T) {
 		}
 	})
 }
+
+// TestSlotsTakenTogether: several slots are given together, as soon as the key may have all of them, and are released together.
+func TestSlotsTakenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := fairness.NewSlots(16, 8)
+		one, ok := slots.Take("a")
+		if !ok {
+			t.Fatal("no slot of 16")
+		}
+		got := make(chan func())
+		go func() {
+			release, err := slots.WaitFor(t.Context(), "a", 8)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- release
+		}()
+		synctest.Wait()
+		if held := slots.Held(); held != 1 {
+			t.Errorf("%d slots are held while a key waits for more than it may have", held)
+		}
+		if other, err := slots.WaitFor(t.Context(), "b", 8); err != nil {
+			t.Error(err)
+		} else {
+			other()
+		}
+		one()
+		release := <-got
+		if held := slots.Held(); held != 8 {
+			t.Errorf("%d slots are held, want 8", held)
+		}
+		release()
+		release()
+		if held := slots.Held(); held != 0 {
+			t.Errorf("%d slots are held in the end", held)
+		}
+	})
+}

@@ -5,22 +5,22 @@ package limits
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/memory"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // BodyLimits bound how long bodies of requests may take.
@@ -34,7 +34,10 @@ type BodyLimits struct {
 	maxBytes int64
 	// large are taken by requests that may take much memory while they are handled. A user who has none left waits
 	// for largeWait.
-	large     *fairness.Slots
+	large *fairness.Slots
+	// work are taken by the same requests when their body has arrived, by how much processor time they may take. A
+	// user who has none left waits for largeWait again.
+	work      *fairness.Slots
 	largeWait time.Duration
 }
 
@@ -43,6 +46,13 @@ const (
 	largeBody = 64 << 10
 	// largeMemory is the memory of the server for each request that counts as large. It takes about 3 MiB.
 	largeMemory = 8 << 20
+	// workUnit is how many bytes of a body or of the object that is changed count for one slot of work. A request has at
+	// most maxWork slots.
+	workUnit = 8 << 10
+	maxWork  = 8
+	// workOfUser are the slots of work of a user for each processor. So a user has two of the largest requests
+	// running on each.
+	workOfUser = 2 * maxWork
 )
 
 // bodyRate is how many bytes of a body arrive in a second at least.
@@ -52,7 +62,9 @@ const bodyRate = 64 << 10
 // says how many large requests are handled at a time.
 func NewBodyLimits(maxBytes int64) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
+	work := workOfUser * max(runtime.GOMAXPROCS(0), 2)
 	return &BodyLimits{
+		work:  fairness.NewSlots(2*work, work),
 		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
 		large: fairness.NewSlots(large, large/2), largeWait: time.Second,
 	}
@@ -69,41 +81,30 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 			handler.ServeHTTP(w, req)
 			return
 		}
-		if mayBeLarge(req) {
-			release, err := limits.waitForLarge(req)
-			if err != nil {
+		var running *runningRequest
+		if isBounded(req) {
+			var err error
+			if running, err = limits.start(req); err != nil {
 				refuse(w, req, info, err)
 				return
 			}
-			defer release()
-			if req.ContentLength >= 0 && req.ContentLength <= largeBody { // a patch, which may apply a claim
-				req = req.WithContext(sandboxclaim.WithApplyWaiting(req.Context(), release))
-			}
+			defer running.end()
 		}
 		body, err := limits.read(w, req)
+		if err == nil && running != nil {
+			err = running.begin(req)
+		}
 		if err != nil {
 			refuse(w, req, info, err)
 			return
 		}
 		req.Body = body
+		if running != nil {
+			req = req.WithContext(running.context(req.Context()))
+			w = responsewriter.WrapForHTTP1Or2(&runningResponse{w, running})
+		}
 		handler.ServeHTTP(w, req)
 	})
-}
-
-// mayBeLarge reports whether a request with a body may take much memory. A patch may be of a large object, and a dry
-// run of one stores nothing that etcdquota would count.
-func mayBeLarge(req *http.Request) bool {
-	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > largeBody
-}
-
-// waitForLarge waits for a slot for a request that may take much memory. The error is an API status error.
-func (l *BodyLimits) waitForLarge(req *http.Request) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(req.Context(), l.largeWait)
-	defer cancel()
-	if release, err = l.large.Wait(ctx, accountOf(req)); err != nil {
-		return nil, apierrors.NewTooManyRequests("too many patches and large requests of this user are under way, please try again later", 1)
-	}
-	return release, nil
 }
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors

@@ -58,6 +58,7 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 	if claim.ResourceVersion != "" {
 		return storage.ErrResourceVersionSetOnCreate
 	}
+	Waits(ctx)
 	bound, err := s.binder.Create(ctx, claim)
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists): // after which the generic store tries another generated name
@@ -73,16 +74,16 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 	return nil
 }
 
-// waitingKey is the key of the function of WithApplyWaiting.
+// waitingKey is the key of the function of WithWaiting.
 type waitingKey struct{}
 
-// WithApplyWaiting returns a context with a function that ApplyWaits calls.
-func WithApplyWaiting(ctx context.Context, waiting func()) context.Context {
+// WithWaiting returns a context with a function that Waits calls.
+func WithWaiting(ctx context.Context, waiting func()) context.Context {
 	return context.WithValue(ctx, waitingKey{}, waiting)
 }
 
-// ApplyWaits is called before a claim that is made by server-side apply waits for sandboxes.
-func ApplyWaits(ctx context.Context) {
+// Waits is called before a new claim may wait for sandboxes.
+func Waits(ctx context.Context) {
 	if waiting, ok := ctx.Value(waitingKey{}).(func()); ok {
 		waiting()
 	}
@@ -114,7 +115,6 @@ func (s *bindingStorage) GuaranteedUpdate(ctx context.Context, key string, out r
 		if !errors.Is(err, errAbsent) {
 			return err
 		}
-		ApplyWaits(ctx)
 		err = s.Create(ctx, key, absent, out, 0)
 		if !storage.IsExist(err) {
 			return err

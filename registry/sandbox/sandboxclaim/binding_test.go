@@ -162,7 +162,7 @@ func TestBindingGuaranteedUpdate(t *testing.T) {
 			}
 			out := &v1alpha1.SandboxClaim{}
 			waits := 0
-			ctx := WithApplyWaiting(t.Context(), func() { waits++ })
+			ctx := WithWaiting(t.Context(), func() { waits++ })
 			err := s.GuaranteedUpdate(ctx, key, out, tc.ignoreNotFound, nil, update, registrytest.NewSandboxClaim("suggested"))
 			if tc.want != nil {
 				if !tc.want(err) {

@@ -1,0 +1,133 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+// runningRequest is a request that may take much memory or processor time while it is handled: a patch, which may be of
+// a large object, a request with a large body, or a dry run, which stores nothing that etcdquota would count. The
+// methods are safe for concurrent use: a handler may still run when its request has ended.
+type runningRequest struct {
+	limits  *BodyLimits
+	account string
+	// isSmall is set if its body is not large.
+	isSmall bool
+
+	mu sync.Mutex
+	// slots is how many slots of work it has.
+	slots                      int
+	releaseMemory, releaseWork func()
+	hasEnded                   bool
+}
+
+// isBounded reports whether a request with a body needs slots.
+func isBounded(req *http.Request) bool {
+	length := req.ContentLength
+	return req.Method == http.MethodPatch || length < 0 || length > largeBody || length > workUnit && strings.Contains(req.URL.RawQuery, "dryRun=")
+}
+
+// start waits for the slot of a request for its memory. The error is an API status error.
+func (l *BodyLimits) start(req *http.Request) (*runningRequest, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), l.largeWait)
+	defer cancel()
+	account := accountOf(req)
+	release, err := l.large.Wait(ctx, account)
+	if err != nil {
+		return nil, tooManyLarge()
+	}
+	return &runningRequest{
+		limits: l, account: account, isSmall: req.ContentLength >= 0 && req.ContentLength <= largeBody,
+		releaseMemory: release, releaseWork: func() {},
+	}, nil
+}
+
+func tooManyLarge() error {
+	return apierrors.NewTooManyRequests("too many patches and large requests of this user are under way, please try again later", 1)
+}
+
+// begin waits for the slots of work of a request whose body has arrived. The error is an API status error.
+func (r *runningRequest) begin(req *http.Request) error {
+	if !r.isSmall {
+		return r.take(req.Context(), maxWork*workUnit)
+	}
+	return r.take(req.Context(), int(req.ContentLength))
+}
+
+// context returns a context in which the handlers say what the request does.
+func (r *runningRequest) context(ctx context.Context) context.Context {
+	return base.WithObjectSize(sandboxclaim.WithWaiting(ctx, r.wait), r.take)
+}
+
+// take waits for the slots of work for so many bytes, if the request has fewer. The error is an API status error.
+func (r *runningRequest) take(ctx context.Context, bytes int) error {
+	slots := min(max((bytes+workUnit-1)/workUnit, 1), maxWork)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slots <= r.slots || r.hasEnded {
+		return nil
+	}
+	r.releaseWork() // requests that had some and waited for more could wait for each other
+	r.slots = 0
+	ctx, cancel := context.WithTimeout(ctx, r.limits.largeWait)
+	defer cancel()
+	release, err := r.limits.work.WaitFor(ctx, r.account, slots)
+	if err != nil {
+		return tooManyLarge()
+	}
+	r.slots, r.releaseWork = slots, release
+	return nil
+}
+
+// wait releases the slots of a claim that may wait for sandboxes. A large one keeps that of its memory. If the claim
+// exists after all, it is updated, and takes slots of work again.
+func (r *runningRequest) wait() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.releaseWork()
+	r.slots = 0
+	if r.isSmall {
+		r.releaseMemory()
+	}
+}
+
+// respond releases the slots of work: the client may take its time to read the response.
+func (r *runningRequest) respond() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.releaseWork()
+}
+
+// end releases the slots.
+func (r *runningRequest) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hasEnded = true
+	r.releaseWork()
+	r.releaseMemory()
+}
+
+// runningResponse is the response to a runningRequest.
+type runningResponse struct {
+	http.ResponseWriter
+	request *runningRequest
+}
+
+// Write implements http.ResponseWriter.
+func (r *runningResponse) Write(p []byte) (int, error) {
+	r.request.respond()
+	return r.ResponseWriter.Write(p)
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (r *runningResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter }
