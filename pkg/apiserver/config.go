@@ -206,7 +206,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme.Scheme, Codecs: scheme.Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = limits.WithBodies(withClaimOptions(handler), limits.NewBodyLimits(config.MaxRequestBodyBytes), config.LongRunningFunc)
+		handler = limits.WithBodies(withClaimOptions(handler), limits.NewBodyLimits(config.MaxRequestBodyBytes, c.extraConfig.ExemptWriters), config.LongRunningFunc)
 		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
 		handler = byMethod{
 			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithoutConvertedDeletions(handler), others: handler,

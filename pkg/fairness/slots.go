@@ -158,19 +158,21 @@ func (s *Slots) leave(key string, w *waiter) bool {
 	}
 	h.waiting = slices.Delete(h.waiting, i, i+1)
 	s.forget(key)
+	s.serve() // those behind it may wait for fewer
 	return true
 }
 
-// serve gives slots to the waiters that get one.
+// serve gives slots to the waiters that get some. If too few are free for a key that has none and is the next, it gives
+// no others any, so that the key gets them in the end.
 func (s *Slots) serve() {
 	for s.free > 0 {
 		var next *holder
 		for _, h := range s.keys {
-			if len(h.waiting) > 0 && s.canTake(h, h.waiting[0].slots) && (next == nil || h.precedes(next)) {
+			if len(h.waiting) > 0 && (h.held == 0 || s.canTake(h, h.waiting[0].slots)) && (next == nil || h.precedes(next)) {
 				next = h
 			}
 		}
-		if next == nil {
+		if next == nil || !s.canTake(next, next.waiting[0].slots) {
 			return
 		}
 		given := next.waiting[0]

@@ -241,3 +241,40 @@ func TestSlotsTakenTogether(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitersForSeveralSlots: one who waits for more than are free is not passed over by others that have slots, nor
+// keeps those behind it waiting when it gives up.
+func TestWaitersForSeveralSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := fairness.NewSlots(16, 16)
+		held := takeAll(slots, "a")
+		held = append(held, takeAll(slots, "b")...)
+		waits := func(ctx context.Context, key string, n int, got *bool) {
+			go func() {
+				release, err := slots.WaitFor(ctx, key, n)
+				if *got = err == nil; *got {
+					<-t.Context().Done()
+					release()
+				}
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var large, behind, other bool
+		waits(ctx, "c", 8, &large)
+		waits(t.Context(), "c", 1, &behind)
+		waits(t.Context(), "a", 1, &other)
+		for _, release := range held[:3] {
+			release()
+		}
+		synctest.Wait()
+		if large || behind || other {
+			t.Errorf("with too few slots for the first that waits: %t, behind it %t, another %t", large, behind, other)
+		}
+		cancel()
+		synctest.Wait()
+		if large || !behind {
+			t.Errorf("when the first has given up: %t, behind it %t", large, behind)
+		}
+	})
+}

@@ -173,6 +173,11 @@ func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 		return u.UpdatedObjectInfo.UpdatedObject(ctx, old)
 	}
 	shown := u.templates.shown(ctx, stored)
+	end, err := base.BeginUpdate(ctx, shown) // it may be much larger than what is stored
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	updated, err := u.UpdatedObjectInfo.UpdatedObject(ctx, shown)
 	if err != nil {
 		return nil, err

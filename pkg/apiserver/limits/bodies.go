@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
@@ -39,6 +40,8 @@ type BodyLimits struct {
 	// user who has none left waits for largeWait again.
 	work      *fairness.Slots
 	largeWait time.Duration
+	// exempt are the names of users who need no slots of work: our controllers, whose changes are many.
+	exempt sets.Set[string]
 }
 
 const (
@@ -59,12 +62,12 @@ const (
 const bodyRate = 64 << 10
 
 // NewBodyLimits returns the limits of a server that reads up to maxBytes of a body. The memory limit of the process
-// says how many large requests are handled at a time.
-func NewBodyLimits(maxBytes int64) *BodyLimits {
+// says how many large requests are handled at a time. What the exempt users send is not bounded by processor time.
+func NewBodyLimits(maxBytes int64, exempt sets.Set[string]) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
 	work := workOfUser * max(runtime.GOMAXPROCS(0), 2)
 	return &BodyLimits{
-		work:  fairness.NewSlots(2*work, work),
+		work: fairness.NewSlots(2*work, work), exempt: exempt,
 		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
 		large: fairness.NewSlots(large, large/2), largeWait: time.Second,
 	}

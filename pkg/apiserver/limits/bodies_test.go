@@ -20,6 +20,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -164,7 +165,7 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 // TestLargeBodies: what is beyond the limit is read by the handler, which refuses it, and an error of the client is
 // the handler's as well.
 func TestLargeBodies(t *testing.T) {
-	limits := NewBodyLimits(4)
+	limits := NewBodyLimits(4, nil)
 	read := func(body io.Reader) (string, error) {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 		got, err := limits.read(httptest.NewRecorder(), req)
@@ -193,7 +194,7 @@ func TestSlotsOfWaitingClaims(t *testing.T) {
 		"large":                 {bytes.NewReader(make([]byte, largeBody+1)), maxWork, 1},
 		"of a length not known": {io.MultiReader(strings.NewReader("{}")), maxWork, 1},
 	} {
-		limits := NewBodyLimits(1 << 20)
+		limits := NewBodyLimits(1<<20, nil)
 		handler := WithBodies(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 			if held, work := limits.large.Held(), limits.work.Held(); held != 1 || work != tc.work {
 				t.Errorf("%s: %d slots, and %d of work, are held before the claim waits", name, held, work)
@@ -237,15 +238,17 @@ func TestWork(t *testing.T) {
 		"a small create":            {http.MethodPost, "", workUnit, 1 << 20, 0},
 		"a create":                  {http.MethodPost, "", largeBody, 1 << 20, 0},
 		"a large create":            {http.MethodPost, "", largeBody + 1, 0, maxWork},
-		"a small dry run":           {http.MethodPut, "?dryRun=All", workUnit, 1 << 20, 0},
-		"a dry run":                 {http.MethodPut, "?dryRun=All", 2*workUnit + 1, 0, 3},
+		"a small dry run":           {http.MethodPost, "?dryRun=All", workUnit, 1 << 20, 0},
+		"a dry run":                 {http.MethodPost, "?dryRun=All", 2*workUnit + 1, 0, 3},
+		"a dry run, escaped":        {http.MethodPost, "?dry%52un=All", 2*workUnit + 1, 0, 3},
+		"an update":                 {http.MethodPut, "", 2*workUnit + 1, 0, 3},
 		"a patch":                   {http.MethodPatch, "", 10, 10, 1},
 		"a larger patch":            {http.MethodPatch, "", workUnit + 1, 10, 2},
 		"a patch of a large object": {http.MethodPatch, "", 10, 3 * workUnit, 4}, // it has a few bytes more
 		"a patch of a huge object":  {http.MethodPatch, "", 10, 1 << 20, maxWork},
 		"a huge patch":              {http.MethodPatch, "", 1 << 20, 10, maxWork},
 	} {
-		limits, got := NewBodyLimits(2<<20), -1
+		limits, got := NewBodyLimits(2<<20, nil), -1
 		handler := WithBodies(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if err := updateOf(req, tc.object); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -266,10 +269,53 @@ func TestWork(t *testing.T) {
 	}
 }
 
+// TestExemptUsers: our controllers need no slots of work.
+func TestExemptUsers(t *testing.T) {
+	limits := NewBodyLimits(1<<20, sets.New("controller"))
+	handler := WithBodies(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		if err := updateOf(req, 1<<20); err != nil || limits.work.Held() != 0 {
+			t.Errorf("%v, %d slots", err, limits.work.Held())
+		}
+	}), limits, func(*http.Request, *request.RequestInfo) bool { return false })
+	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "controller"})
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true})
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPatch, "/", strings.NewReader("{}")))
+}
+
+// TestUpdateOfAnEndedRequest: an update that is still computed when its request has ended keeps its slots, and none begins
+// later.
+func TestUpdateOfAnEndedRequest(t *testing.T) {
+	limits := NewBodyLimits(1<<20, nil)
+	var end func()
+	var later context.Context
+	handler := WithBodies(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var err error
+		if end, err = base.BeginUpdate(req.Context(), &v1alpha1.SandboxClaim{}); err != nil {
+			t.Error(err)
+		}
+		later = req.Context()
+		w.WriteHeader(http.StatusGatewayTimeout)
+		_, _ = io.WriteString(w, "timeout") // of a recorder
+	}), limits, func(*http.Request, *request.RequestInfo) bool { return false })
+	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "ann"})
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true})
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPatch, "/", strings.NewReader("{}")))
+	if memory, work := limits.large.Held(), limits.work.Held(); memory != 1 || work != 1 {
+		t.Errorf("while the update is computed, %d and %d slots are held, want 1 and 1", memory, work)
+	}
+	if _, err := base.BeginUpdate(later, &v1alpha1.SandboxClaim{}); !errors.Is(err, errEnded) {
+		t.Errorf("an update begins when the request has ended: %v", err)
+	}
+	end()
+	if held := limits.large.Held() + limits.work.Held(); held != 0 {
+		t.Errorf("%d slots are held in the end", held)
+	}
+}
+
 // TestWorkOfAnObject: a patch of a large object is refused if the user has no slots left for it.
 func TestWorkOfAnObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := NewBodyLimits(1 << 20)
+		limits := NewBodyLimits(1<<20, nil)
 		limits.work, limits.largeWait = fairness.NewSlots(2*maxWork, maxWork), time.Millisecond
 		held, err := limits.work.Wait(t.Context(), "ann")
 		if err != nil {
@@ -293,7 +339,7 @@ func TestWorkOfAnObject(t *testing.T) {
 // are refused in the end. Small requests, and those of others, are not affected.
 func TestLargeRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := NewBodyLimits(1 << 20)
+		limits := NewBodyLimits(1<<20, nil)
 		limits.large, limits.largeWait = fairness.NewSlots(4, 2), time.Millisecond
 		began, end := make(chan struct{}), make(chan struct{})
 		type stands struct{}

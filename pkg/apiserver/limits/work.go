@@ -5,11 +5,12 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
@@ -17,24 +18,28 @@ import (
 
 // runningRequest is a request that may take much memory or processor time while it is handled: a patch, which may be of
 // a large object, a request with a large body, or a dry run, which stores nothing that etcdquota would count. The
-// methods are safe for concurrent use: a handler may still run when its request has ended.
+// methods are safe for concurrent use: an update may still be computed when its request has ended.
 type runningRequest struct {
 	limits  *BodyLimits
 	account string
-	// isSmall is set if its body is not large.
-	isSmall bool
+	// isSmall is set if its body is not large, and isExempt if it takes no slots of work.
+	isSmall, isExempt bool
 
 	mu sync.Mutex
 	// slots is how many slots of work it has.
 	slots                      int
 	releaseMemory, releaseWork func()
-	hasEnded                   bool
+	// updates is how many updates are being computed. They keep the slots.
+	updates int
+	// responds is set when the response is written, and hasEnded when that has ended.
+	responds, hasEnded bool
 }
 
 // isBounded reports whether a request with a body needs slots.
 func isBounded(req *http.Request) bool {
 	length := req.ContentLength
-	return req.Method == http.MethodPatch || length < 0 || length > largeBody || length > workUnit && strings.Contains(req.URL.RawQuery, "dryRun=")
+	return req.Method == http.MethodPatch || length < 0 || length > largeBody ||
+		length > workUnit && (req.Method == http.MethodPut || req.URL.Query().Has("dryRun"))
 }
 
 // start waits for the slot of a request for its memory. The error is an API status error.
@@ -46,15 +51,19 @@ func (l *BodyLimits) start(req *http.Request) (*runningRequest, error) {
 	if err != nil {
 		return nil, tooManyLarge()
 	}
+	user, _ := request.UserFrom(req.Context())
 	return &runningRequest{
 		limits: l, account: account, isSmall: req.ContentLength >= 0 && req.ContentLength <= largeBody,
-		releaseMemory: release, releaseWork: func() {},
+		isExempt: user != nil && l.exempt.Has(user.GetName()), releaseMemory: release, releaseWork: func() {},
 	}, nil
 }
 
 func tooManyLarge() error {
 	return apierrors.NewTooManyRequests("too many patches and large requests of this user are under way, please try again later", 1)
 }
+
+// errEnded is an update of a request that has ended.
+var errEnded = errors.New("the request has ended")
 
 // begin waits for the slots of work of a request whose body has arrived. The error is an API status error.
 func (r *runningRequest) begin(req *http.Request) error {
@@ -66,27 +75,56 @@ func (r *runningRequest) begin(req *http.Request) error {
 
 // context returns a context in which the handlers say what the request does.
 func (r *runningRequest) context(ctx context.Context) context.Context {
-	return base.WithObjectSize(sandboxclaim.WithWaiting(ctx, r.wait), r.take)
+	return base.WithUpdates(sandboxclaim.WithWaiting(ctx, r.wait), r.update)
 }
 
-// take waits for the slots of work for so many bytes, if the request has fewer. The error is an API status error.
+// take waits for the slots of work for so many bytes, if the request has fewer. The error is an API status error or
+// errEnded.
 func (r *runningRequest) take(ctx context.Context, bytes int) error {
 	slots := min(max((bytes+workUnit-1)/workUnit, 1), maxWork)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if slots <= r.slots || r.hasEnded {
+	has, release, hasEnded := r.slots, r.releaseWork, r.responds || r.hasEnded
+	if has < slots && !hasEnded && !r.isExempt {
+		r.slots, r.releaseWork = 0, func() {}
+	}
+	r.mu.Unlock()
+	switch {
+	case hasEnded:
+		return errEnded
+	case has >= slots || r.isExempt:
 		return nil
 	}
-	r.releaseWork() // requests that had some and waited for more could wait for each other
-	r.slots = 0
+	release() // requests that had some and waited for more could wait for each other
 	ctx, cancel := context.WithTimeout(ctx, r.limits.largeWait)
 	defer cancel()
 	release, err := r.limits.work.WaitFor(ctx, r.account, slots)
 	if err != nil {
 		return tooManyLarge()
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.slots, r.releaseWork = slots, release
+	r.releaseUnused()
 	return nil
+}
+
+// update waits for the slots of work for an object of so many bytes. The request keeps them until end is called.
+func (r *runningRequest) update(ctx context.Context, bytes int) (end func(), err error) {
+	if err := r.take(ctx, bytes); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.responds || r.hasEnded {
+		return nil, errEnded
+	}
+	r.updates++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.updates--
+		r.releaseUnused()
+	}, nil
 }
 
 // wait releases the slots of a claim that may wait for sandboxes. A large one keeps that of its memory. If the claim
@@ -101,20 +139,33 @@ func (r *runningRequest) wait() {
 	}
 }
 
-// respond releases the slots of work: the client may take its time to read the response.
+// respond notes that the response is written: the client may take its time to read it.
 func (r *runningRequest) respond() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.releaseWork()
+	r.responds = true
+	r.releaseUnused()
 }
 
-// end releases the slots.
+// end notes that the request has ended.
 func (r *runningRequest) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hasEnded = true
-	r.releaseWork()
-	r.releaseMemory()
+	r.releaseUnused()
+}
+
+// releaseUnused releases the slots that the request does not use any more. The caller has the lock.
+func (r *runningRequest) releaseUnused() {
+	if r.updates > 0 {
+		return
+	}
+	if r.responds || r.hasEnded {
+		r.releaseWork()
+	}
+	if r.hasEnded {
+		r.releaseMemory()
+	}
 }
 
 // runningResponse is the response to a runningRequest.

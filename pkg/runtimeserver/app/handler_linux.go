@@ -206,7 +206,12 @@ func (h *handler) init(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(h.clock.Now().Add(initTimeout)) // every connection of the server has one
 	body := &initBody{Reader: http.MaxBytesReader(w, r.Body, maxInitBytes), left: initWithoutSlot, release: func() {}}
-	body.take = func() (func(), bool) { return h.largeInits.Take(fairness.Source(r.RemoteAddr)) }
+	body.take = func() (func(), bool) {
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 { // the client is known
+			return func() {}, true
+		}
+		return h.largeInits.Take(fairness.Source(r.RemoteAddr))
+	}
 	defer func() { body.release() }()
 	var request access.Request
 	err := json.NewDecoder(body).Decode(&request)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -20,6 +21,9 @@ const socketsFile = "/proc/net/tcp"
 // established is the state of an open socket in socketsFile. The user of a socket in another state may be wrong: that of
 // one which its program has closed is given as 0.
 const established = "01"
+
+// lookups is how often a socket is looked for: while others come and go, one may be missing in socketsFile.
+const lookups = 3
 
 // sameUserListener accepts only IPv4 connections of programs on this machine that run as the user of this one.
 type sameUserListener struct {
@@ -34,8 +38,12 @@ func (l sameUserListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := userOf(conn); err == nil && uid == l.uid {
-			return conn, nil
+		for range lookups {
+			if uid, err := userOf(conn); err == nil && uid != l.uid {
+				break
+			} else if err == nil {
+				return conn, nil
+			}
 		}
 		_ = conn.Close() // it was not served
 	}
@@ -56,9 +64,9 @@ func userOf(conn net.Conn) (int, error) {
 	defer func() { _ = file.Close() }() // it was only read
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		// sl, local_address, rem_address, st, tx_queue:rx_queue, tr:tm->when, retrnsmt, uid
+		// sl, local_address, rem_address, st, tx_queue:rx_queue, tr:tm->when, retrnsmt, uid, timeout, inode
 		fields := strings.Fields(lines.Text())
-		if len(fields) >= 8 && fields[1] == local && fields[2] == remote && fields[3] == established {
+		if len(fields) >= 10 && fields[1] == local && fields[2] == remote && fields[3] == established && fields[9] != "0" {
 			return strconv.Atoi(fields[7])
 		}
 	}
@@ -70,15 +78,15 @@ func userOf(conn net.Conn) (int, error) {
 
 // hexAddress returns an IPv4 address and port as socketsFile has it.
 func hexAddress(address net.Addr) (string, error) {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok {
-		return "", fmt.Errorf("%s is no TCP address", address)
+	parsed, err := netip.ParseAddrPort(address.String())
+	if err != nil {
+		return "", err
 	}
-	ip, port := tcp.AddrPort().Addr().Unmap(), tcp.AddrPort().Port()
+	ip := parsed.Addr().Unmap()
 	if !ip.Is4() {
 		return "", fmt.Errorf("%s is no IPv4 address", address)
 	}
 	// The kernel prints the bytes of an address as a number in the byte order of the machine.
 	octets := ip.As4()
-	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(octets[:]), port), nil
+	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(octets[:]), parsed.Port()), nil
 }

@@ -123,14 +123,16 @@ func listen(o options) (*server, error) {
 	}
 	s := &server{options: o}
 	add := func(port int, config *tls.Config) error {
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(o.address, strconv.Itoa(port)))
+		network := net.ListenConfig{}
+		network.SetMultipathTCP(!o.sameUser) // sameUserListener would not find such connections
+		l, err := network.Listen(context.Background(), "tcp", net.JoinHostPort(o.address, strconv.Itoa(port)))
 		if err != nil {
 			return err
 		}
+		l = connections.NewPool(connections.Limits{Open: maxConnections, ResponseGrace: 100 * time.Millisecond}, connections.Metrics{}).Listener(l)
 		if o.sameUser {
 			l = sameUserListener{Listener: l, uid: os.Getuid()}
 		}
-		l = connections.NewPool(connections.Limits{Open: maxConnections, ResponseGrace: 100 * time.Millisecond}, connections.Metrics{}).Listener(l)
 		if config != nil {
 			l = tls.NewListener(l, config)
 		}

@@ -129,6 +129,11 @@ func (i *scaledObjectInfo[T]) Preconditions() *metav1.Preconditions { return i.s
 
 // UpdatedObject returns the stored object at the size that the scale asks for.
 func (i *scaledObjectInfo[T]) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	end, err := BeginUpdate(ctx, old)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	object, ok := old.DeepCopyObject().(T)
 	if !ok {
 		return nil, fmt.Errorf("scaling %s: stored object is a %T", i.name, old)
@@ -139,7 +144,6 @@ func (i *scaledObjectInfo[T]) UpdatedObject(ctx context.Context, old runtime.Obj
 	scaled := i.scales.Scaled
 	ownership := NewScaleOwnership(ctx, object.GetManagedFields(), scaled.Field)
 	stored := i.scales.scaleOf(object)
-	var err error
 	if stored.ManagedFields, err = ownership.OfScale(); err != nil {
 		return nil, fmt.Errorf("reading managed fields of %s %s: %w", scaled.Kind, i.name, err)
 	}
