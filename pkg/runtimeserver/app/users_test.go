@@ -213,7 +213,7 @@ func TestSameUser(t *testing.T) {
 		return
 	}
 	host, port, _ := strings.Cut(strings.TrimPrefix(b.base, "http://"), ":")
-	request := fmt.Sprintf(`exec bash -c 'exec 3<>/dev/tcp/%s/%s; printf "GET /health HTTP/1.0\r\n\r\n" >&3; head -1 <&3; true' 2>&1`, host, port)
+	request := fmt.Sprintf(`exec bash -c 'trap "" PIPE; exec 3<>/dev/tcp/%s/%s; printf "GET /health HTTP/1.0\r\n\r\n" >&3; head -1 <&3; true' 2>&1`, host, port)
 	caller := newBox(t)
 	if answer := caller.sh(t, "", request); !strings.Contains(answer, "204") {
 		t.Errorf("the same user, by a command: %q", answer)
