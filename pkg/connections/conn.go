@@ -55,10 +55,10 @@ type Conn struct {
 
 	// The lock of the pool guards the following fields. from is nil when the connection has left the
 	// pool, and place is its place there. requests is how many requests are handled; idle is set if there is
-	// none.
-	from        *sourceConns
-	requests    int
-	place, idle *list.Element
+	// none, or unused if there was none yet.
+	from                *sourceConns
+	requests            int
+	place, idle, unused *list.Element
 	// protectedUntil is until when it is not closed for another.
 	protectedUntil time.Time
 	// read is how many bytes were read while no request was handled, and release releases the slot for large
@@ -100,12 +100,20 @@ func (c *Conn) StartRequest() bool {
 		return false
 	}
 	c.requests++
-	if c.idle != nil {
-		c.from.idle.Remove(c.idle)
-		c.idle = nil
-	}
+	c.leaveIdle()
 	c.releaseSlot()
 	return true
+}
+
+// leaveIdle removes the connection from those without a request. The caller holds the lock of the pool.
+func (c *Conn) leaveIdle() {
+	if c.idle != nil {
+		c.from.idle.Remove(c.idle)
+	}
+	if c.unused != nil {
+		c.from.unused.Remove(c.unused)
+	}
+	c.idle, c.unused = nil, nil
 }
 
 // EndRequest is called when the handler of a request has returned.

@@ -84,8 +84,9 @@ type siteConns struct {
 // sourceConns has the connections of a source: an IPv4 address or a /64 of IPv6 addresses.
 type sourceConns struct {
 	// all are its *Conn, the oldest first, and idle those without a request, those whose last request was
-	// longest ago first.
-	all, idle list.List
+	// longest ago first. unused are those that have not had one yet, the oldest first: a client that sends many
+	// requests at once over HTTP/2 connects for each, and then needs only the first connections.
+	all, idle, unused list.List
 }
 
 // NewPool returns an empty pool.
@@ -178,11 +179,14 @@ func (s *siteConns) findIdle(own *sourceConns, now time.Time) *Conn {
 	return found
 }
 
-// findIdle returns the connection of a source that has been idle for longest and is not protected, or nil.
+// findIdle returns the connection of a source that has been unused for longest, or else idle, and is not protected;
+// nil if there is none.
 func (s *sourceConns) findIdle(now time.Time) *Conn {
-	for e := s.idle.Front(); e != nil; e = e.Next() {
-		if conn := e.Value.(*Conn); !now.Before(conn.protectedUntil) {
-			return conn
+	for _, conns := range []*list.List{&s.unused, &s.idle} {
+		for e := conns.Front(); e != nil; e = e.Next() {
+			if conn := e.Value.(*Conn); !now.Before(conn.protectedUntil) {
+				return conn
+			}
 		}
 	}
 	return nil
@@ -229,16 +233,14 @@ func (p *Pool) add(conn *Conn) {
 	p.open++
 	p.metrics.Open.Inc()
 	its.open++
-	conn.from, conn.place, conn.idle = from, from.all.PushBack(conn), from.idle.PushBack(conn)
+	conn.from, conn.place, conn.unused = from, from.all.PushBack(conn), from.unused.PushBack(conn)
 }
 
 func (p *Pool) remove(conn *Conn) {
 	if conn.from == nil {
 		return
 	}
-	if conn.idle != nil {
-		conn.from.idle.Remove(conn.idle)
-	}
+	conn.leaveIdle()
 	conn.releaseSlot()
 	its := p.sites[conn.site]
 	p.open--
@@ -251,5 +253,5 @@ func (p *Pool) remove(conn *Conn) {
 	if its.open == 0 {
 		delete(p.sites, conn.site)
 	}
-	conn.from, conn.place, conn.idle = nil, nil, nil
+	conn.from, conn.place = nil, nil
 }

@@ -62,6 +62,34 @@ func TestConnectionThatIsClosedForAnother(t *testing.T) {
 	}
 }
 
+// TestUnusedConnections: a client that connects more often than it needs loses the connections that it has not used,
+// and not one on which other requests may come at any moment.
+func TestUnusedConnections(t *testing.T) {
+	pool := NewPool(Limits{Open: 3}, Metrics{})
+	admit := func() (conn, closed *Conn) {
+		conn, closed, ok := pool.admit(peer{address: "10.0.0.1:1"})
+		if !ok {
+			t.Fatal("a connection is refused")
+		}
+		return conn, closed
+	}
+	used, _ := admit()
+	if !used.StartRequest() {
+		t.Fatal("the first connection is closed")
+	}
+	used.EndRequest()
+	first, _ := admit()
+	second, _ := admit()
+	for _, want := range []*Conn{first, second} {
+		if _, closed := admit(); closed != want {
+			t.Error("it is not the one that has been unused for longest that is closed")
+		}
+	}
+	if !used.StartRequest() {
+		t.Error("the connection with requests is closed")
+	}
+}
+
 // TestLargeHeaders: connections from which much is read without a request have slots. They are shared by
 // source, and given back when a request is handled or the connection is closed.
 func TestLargeHeaders(t *testing.T) {

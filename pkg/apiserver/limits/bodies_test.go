@@ -236,11 +236,10 @@ func TestWork(t *testing.T) {
 		want          int
 	}{
 		"a small create":            {http.MethodPost, "", workUnit, 1 << 20, 0},
-		"a create":                  {http.MethodPost, "", largeBody, 1 << 20, 0},
+		"a create":                  {http.MethodPost, "", largeBody, 0, maxWork},
 		"a large create":            {http.MethodPost, "", largeBody + 1, 0, maxWork},
 		"a small dry run":           {http.MethodPost, "?dryRun=All", workUnit, 1 << 20, 0},
 		"a dry run":                 {http.MethodPost, "?dryRun=All", 2*workUnit + 1, 0, 3},
-		"a dry run, escaped":        {http.MethodPost, "?dry%52un=All", 2*workUnit + 1, 0, 3},
 		"an update":                 {http.MethodPut, "", 2*workUnit + 1, 0, 3},
 		"a patch":                   {http.MethodPatch, "", 10, 10, 1},
 		"a larger patch":            {http.MethodPatch, "", workUnit + 1, 10, 2},

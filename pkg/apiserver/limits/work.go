@@ -17,12 +17,13 @@ import (
 )
 
 // runningRequest is a request that may take much memory or processor time while it is handled: a patch, which may be of
-// a large object, a request with a large body, or a dry run, which stores nothing that etcdquota would count. The
-// methods are safe for concurrent use: an update may still be computed when its request has ended.
+// a large object, or a request whose body is not small. Dry runs and requests that are refused store nothing that etcdquota
+// would count. The methods are safe for concurrent use: an update may still be computed when its request has ended.
 type runningRequest struct {
 	limits  *BodyLimits
 	account string
-	// isSmall is set if its body is not large, and isExempt if it takes no slots of work.
+	// isSmall is set if its body is not large, and isExempt if it takes no slots of work, and for its memory only if it is
+	// not small.
 	isSmall, isExempt bool
 
 	mu sync.Mutex
@@ -37,25 +38,27 @@ type runningRequest struct {
 
 // isBounded reports whether a request with a body needs slots.
 func isBounded(req *http.Request) bool {
-	length := req.ContentLength
-	return req.Method == http.MethodPatch || length < 0 || length > largeBody ||
-		length > workUnit && (req.Method == http.MethodPut || req.URL.Query().Has("dryRun"))
+	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > workUnit
 }
 
 // start waits for the slot of a request for its memory. The error is an API status error.
 func (l *BodyLimits) start(req *http.Request) (*runningRequest, error) {
+	user, _ := request.UserFrom(req.Context())
+	r := &runningRequest{
+		limits: l, account: accountOf(req), isSmall: req.ContentLength >= 0 && req.ContentLength <= largeBody,
+		isExempt: user != nil && l.exempt.Has(user.GetName()), releaseMemory: func() {}, releaseWork: func() {},
+	}
+	if r.isExempt && r.isSmall {
+		return r, nil
+	}
 	ctx, cancel := context.WithTimeout(req.Context(), l.largeWait)
 	defer cancel()
-	account := accountOf(req)
-	release, err := l.large.Wait(ctx, account)
+	release, err := l.large.Wait(ctx, r.account)
 	if err != nil {
 		return nil, tooManyLarge()
 	}
-	user, _ := request.UserFrom(req.Context())
-	return &runningRequest{
-		limits: l, account: account, isSmall: req.ContentLength >= 0 && req.ContentLength <= largeBody,
-		isExempt: user != nil && l.exempt.Has(user.GetName()), releaseMemory: release, releaseWork: func() {},
-	}, nil
+	r.releaseMemory = release
+	return r, nil
 }
 
 func tooManyLarge() error {
