@@ -110,6 +110,11 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 	})
 }
 
+// isBounded reports whether a request with a body needs slots.
+func isBounded(req *http.Request) bool {
+	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > workUnit
+}
+
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors
 // of the client when they read it. The errors that are returned are API status errors.
 func (l *BodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {

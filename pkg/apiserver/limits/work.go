@@ -36,11 +36,6 @@ type runningRequest struct {
 	responds, hasEnded bool
 }
 
-// isBounded reports whether a request with a body needs slots.
-func isBounded(req *http.Request) bool {
-	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > workUnit
-}
-
 // start waits for the slot of a request for its memory. The error is an API status error.
 func (l *BodyLimits) start(req *http.Request) (*runningRequest, error) {
 	user, _ := request.UserFrom(req.Context())
