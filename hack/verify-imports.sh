@@ -47,7 +47,7 @@ pkg/monitoring: pkg/connections | server etcd
 pkg/nodes: | runtime server etcd
 pkg/podnamespace: | client server etcd
 pkg/runtime: pkg/fairness | runtime server
-pkg/runtimeserver: pkg/connections pkg/version | client server etcd component-base
+pkg/runtimeserver: pkg/connections pkg/fairness pkg/version | client server etcd component-base
 pkg/sandboxprocess: | client server etcd component-base
 pkg/store/embeddedetcd: pkg/datadir | client server
 pkg/store/etcdtxn:
