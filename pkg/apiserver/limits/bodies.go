@@ -49,13 +49,12 @@ const (
 	largeBody = 64 << 10
 	// largeMemory is the memory of the server for each request that counts as large. It takes about 3 MiB.
 	largeMemory = 8 << 20
+	// smallBody is up to how many bytes a body needs no slots, except that of a patch.
+	smallBody = 8 << 10
 	// workUnit is how many bytes of a body or of the object that is changed count for one slot of work. A request has at
 	// most maxWork slots.
-	workUnit = 8 << 10
-	maxWork  = 8
-	// workOfUser are the slots of work of a user for each processor. So a user has two of the largest requests
-	// running on each.
-	workOfUser = 2 * maxWork
+	workUnit = 4 << 10
+	maxWork  = 16
 )
 
 // bodyRate is how many bytes of a body arrive in a second at least.
@@ -65,7 +64,7 @@ const bodyRate = 64 << 10
 // says how many large requests are handled at a time. What the exempt users send is not bounded by processor time.
 func NewBodyLimits(maxBytes int64, exempt sets.Set[string]) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
-	work := workOfUser * max(runtime.GOMAXPROCS(0), 2)
+	work := maxWork * max(runtime.GOMAXPROCS(0)/2, 2) // a user has the largest requests on half of the processors, but two at least
 	return &BodyLimits{
 		work: fairness.NewSlots(2*work, work), exempt: exempt,
 		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
@@ -112,7 +111,7 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 
 // isBounded reports whether a request with a body needs slots.
 func isBounded(req *http.Request) bool {
-	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > workUnit
+	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > smallBody
 }
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors

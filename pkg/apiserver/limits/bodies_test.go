@@ -235,10 +235,10 @@ func TestWork(t *testing.T) {
 		body, object  int
 		want          int
 	}{
-		"a small create":            {http.MethodPost, "", workUnit, 1 << 20, 0},
+		"a small create":            {http.MethodPost, "", smallBody, 1 << 20, 0},
 		"a create":                  {http.MethodPost, "", largeBody, 0, maxWork},
 		"a large create":            {http.MethodPost, "", largeBody + 1, 0, maxWork},
-		"a small dry run":           {http.MethodPost, "?dryRun=All", workUnit, 1 << 20, 0},
+		"a small dry run":           {http.MethodPost, "?dryRun=All", smallBody, 1 << 20, 0},
 		"a dry run":                 {http.MethodPost, "?dryRun=All", 2*workUnit + 1, 0, 3},
 		"an update":                 {http.MethodPut, "", 2*workUnit + 1, 0, 3},
 		"a patch":                   {http.MethodPatch, "", 10, 10, 1},

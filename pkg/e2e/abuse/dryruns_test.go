@@ -1,0 +1,73 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package abuse
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
+
+// TestDryRunsAtOnce sends hundreds of dry runs at a time: creates of 60 KB and small patches of a large object. Nothing of
+// them is stored, so no limit of writes counts them. A user has two of them running at a time on up to four processors,
+// and the load takes processors too, so claims of others may take ten times as long on a quiet machine.
+func TestDryRunsAtOnce(t *testing.T) {
+	expect.LongOnly(t)
+	const atOnce = 200
+	s := startServer(t)
+	client := s.as(t, eve)
+	template := builders.Template("large")
+	template.Spec.Template = variables(t, "template", 10, 200)
+	if _, err := client.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	created := builders.Template("created")
+	created.Spec.Template = variables(t, "template", 10, 200)
+	innocent := s.innocent(t)
+	for name, dryRun := range map[string]func(context.Context) error{
+		"creates": func(ctx context.Context) error {
+			_, err := client.SandboxTemplates(eve).Create(ctx, created, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		},
+		"patches": func(ctx context.Context) error {
+			_, err := client.SandboxTemplates(eve).Patch(ctx, "large", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		var done, refused atomic.Int64
+		var load sync.WaitGroup
+		for range atOnce {
+			load.Go(func() {
+				for ctx.Err() == nil {
+					switch err := dryRun(ctx); {
+					case err == nil:
+						done.Add(1)
+					case apierrors.IsTooManyRequests(err):
+						refused.Add(1)
+					case ctx.Err() == nil:
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+		abused := innocent.median(t)
+		stop()
+		load.Wait()
+		t.Logf("%s: %d dry runs were answered, and %d refused; an innocent claim takes %s alone and %s now",
+			name, done.Load(), refused.Load(), innocent.alone, abused)
+		if limit := max(10*innocent.alone, unnoticed); abused > limit {
+			t.Errorf("%s: an innocent claim takes %s, more than %s", name, abused, limit)
+		}
+	}
+}
