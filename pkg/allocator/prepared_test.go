@@ -119,7 +119,7 @@ func TestWhoHasMarkedGoesOn(t *testing.T) {
 	}
 	sb.Annotations[v1alpha1.AnnotationMounting] = r.finisher.runtimes.Mark(u.work.setups)
 	if !r.finisher.ownership.isMine(claim.UID, u) {
-		t.Error("nobody continues with what this server has marked")
+		t.Error("no server continues with what this server has marked")
 	}
 }
 

@@ -55,10 +55,10 @@ type Conn struct {
 
 	// The lock of the pool guards the following fields. from is nil when the connection has left the
 	// pool, and place is its place there. requests is how many requests are handled; idle is set if there is
-	// none, or unused if there was none yet.
-	from                *sourceConns
-	requests            int
-	place, idle, unused *list.Element
+	// none, and is its place in from.unused if there was none yet, or else in from.idle.
+	from        *sourceConns
+	requests    int
+	place, idle *list.Element
 	// protectedUntil is until when it is not closed for another.
 	protectedUntil time.Time
 	// read is how many bytes were read while no request was handled, and release releases the slot for large
@@ -107,13 +107,11 @@ func (c *Conn) StartRequest() bool {
 
 // leaveIdle removes the connection from those without a request. The caller holds the lock of the pool.
 func (c *Conn) leaveIdle() {
-	if c.idle != nil {
+	if c.idle != nil { // it is in one of them
 		c.from.idle.Remove(c.idle)
+		c.from.unused.Remove(c.idle)
+		c.idle = nil
 	}
-	if c.unused != nil {
-		c.from.unused.Remove(c.unused)
-	}
-	c.idle, c.unused = nil, nil
 }
 
 // EndRequest is called when the handler of a request has returned.

@@ -233,7 +233,7 @@ func (p *Pool) add(conn *Conn) {
 	p.open++
 	p.metrics.Open.Inc()
 	its.open++
-	conn.from, conn.place, conn.unused = from, from.all.PushBack(conn), from.unused.PushBack(conn)
+	conn.from, conn.place, conn.idle = from, from.all.PushBack(conn), from.unused.PushBack(conn)
 }
 
 func (p *Pool) remove(conn *Conn) {

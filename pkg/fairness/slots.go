@@ -67,8 +67,7 @@ func (s *Slots) Wait(ctx context.Context, key string) (release func(), err error
 	return s.WaitFor(ctx, key, 1)
 }
 
-// WaitFor is Wait for several slots at once, which are released together. They should be few of those that a key may
-// have: a key that waits for many gets them after those that wait for fewer.
+// WaitFor is Wait for several slots at once, which are released together. They may not be more than a key may ever have.
 func (s *Slots) WaitFor(ctx context.Context, key string, slots int) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

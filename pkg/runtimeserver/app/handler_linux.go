@@ -205,14 +205,14 @@ func (h *handler) init(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(h.clock.Now().Add(initTimeout)) // every connection of the server has one
-	body := &initBody{Reader: http.MaxBytesReader(w, r.Body, maxInitBytes), left: initWithoutSlot, release: func() {}}
+	body := &initBody{Reader: http.MaxBytesReader(w, r.Body, maxInitBytes), left: initWithoutSlot}
 	body.take = func() (func(), bool) {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 { // the client is known
 			return func() {}, true
 		}
 		return h.largeInits.Take(fairness.Source(r.RemoteAddr))
 	}
-	defer func() { body.release() }()
+	defer body.done()
 	var request access.Request
 	err := json.NewDecoder(body).Decode(&request)
 	if errors.Is(err, errNoSlot) {
@@ -242,27 +242,35 @@ var errNoSlot = errors.New("too many large requests to /init arrive, try again")
 // initBody is a body of /init. It takes a slot before more than left bytes are read of it.
 type initBody struct {
 	io.Reader
-	left    int
-	take    func() (release func(), ok bool)
+	left int
+	take func() (release func(), ok bool)
+	// release releases the slot; nil if there is none.
 	release func()
-	hasSlot bool
 }
 
 // Read implements io.Reader.
 func (b *initBody) Read(p []byte) (int, error) {
-	if !b.hasSlot && b.left == 0 {
+	if b.release != nil {
+		return b.Reader.Read(p)
+	}
+	if b.left == 0 {
 		release, ok := b.take()
 		if !ok {
 			return 0, errNoSlot
 		}
-		b.release, b.hasSlot = release, true
+		b.release = release
+		return b.Reader.Read(p)
 	}
-	if !b.hasSlot {
-		p = p[:min(len(p), b.left)]
-	}
-	n, err := b.Reader.Read(p)
-	b.left = max(0, b.left-n)
+	n, err := b.Reader.Read(p[:min(len(p), b.left)])
+	b.left -= n
 	return n, err
+}
+
+// done releases the slot, if there is one.
+func (b *initBody) done() {
+	if b.release != nil {
+		b.release()
+	}
 }
 
 func (h *handler) serveMetrics(w http.ResponseWriter, _ *http.Request) {

@@ -38,15 +38,20 @@ func (l sameUserListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		for range lookups {
-			if uid, err := userOf(conn); err == nil && uid != l.uid {
-				break
-			} else if err == nil {
-				return conn, nil
-			}
+		if l.isSameUser(conn) {
+			return conn, nil
 		}
 		_ = conn.Close() // it was not served
 	}
+}
+
+func (l sameUserListener) isSameUser(conn net.Conn) bool {
+	for range lookups {
+		if uid, err := userOf(conn); err == nil {
+			return uid == l.uid
+		}
+	}
+	return false
 }
 
 // userOf returns the user of the program at the other end of a connection. It returns an error if that is not an open
