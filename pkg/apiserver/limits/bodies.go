@@ -75,7 +75,8 @@ func NewBodyLimits(maxBytes int64, exempt sets.Set[string]) *BodyLimits {
 // WithBodies reads the body of a request before the request is handled. A request whose body does not arrive has a
 // seat of API priority and fairness, here and in kube-apiserver, so a user with many of them would take all seats.
 // Where all slots of the user are taken it is refused with 429, and after the timeout with 408. AccountOf says who a
-// user counts for. Long-running requests have no seat. It has to be inside of authentication.
+// user counts for. Long-running requests have no seat. It has to be inside of authentication and of
+// WithConnections.
 func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -92,7 +93,7 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 			}
 			defer running.end()
 		}
-		body, err := limits.read(w, req)
+		body, err := limits.read(req)
 		if err == nil && running != nil {
 			err = running.begin(req)
 		}
@@ -116,13 +117,13 @@ func isBounded(req *http.Request) bool {
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors
 // of the client when they read it. The errors that are returned are API status errors.
-func (l *BodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadCloser, error) {
+func (l *BodyLimits) read(req *http.Request) (io.ReadCloser, error) {
 	expected := req.ContentLength
 	if expected < 0 || expected > l.maxBytes {
 		expected = l.maxBytes
 	}
 	slow := &slowBody{
-		slots: l.slots, req: req, controller: http.NewResponseController(w),
+		slots: l.slots, req: req,
 		deadline: clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second),
 	}
 	timer := time.AfterFunc(l.slowAfter, slow.begin)
@@ -150,10 +151,9 @@ func (l *BodyLimits) read(w http.ResponseWriter, req *http.Request) (io.ReadClos
 // slowBody gives a body that is being read a slot and a deadline, if it is slow. Where there is no slot, the deadline is
 // over at once. Most bodies arrive with the headers and need neither.
 type slowBody struct {
-	slots      *fairness.Slots
-	req        *http.Request
-	controller *http.ResponseController
-	deadline   time.Time
+	slots    *fairness.Slots
+	req      *http.Request
+	deadline time.Time
 
 	mu      sync.Mutex
 	isRead  bool
@@ -172,7 +172,7 @@ func (b *slowBody) begin() {
 	if b.release, ok = b.slots.Take(accountOf(b.req)); !ok {
 		b.refused, b.deadline = true, past
 	}
-	b.setDeadline(b.deadline)
+	deadlinesOf(b.req).setRead(b.deadline)
 }
 
 // end is called when the body is read, with the error of that. It releases the slot, and reports whether there was
@@ -184,25 +184,10 @@ func (b *slowBody) end(err error) (refused bool) {
 	if b.release != nil {
 		b.release()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			b.setDeadline(time.Time{})
+			deadlinesOf(b.req).setRead(time.Time{})
 		}
 	}
 	return b.refused
-}
-
-// setDeadline sets the deadline of the body.
-func (b *slowBody) setDeadline(at time.Time) {
-	ifHandled(b.req, func() { _ = b.controller.SetReadDeadline(at) }) // writers of tests have none
-}
-
-// ifHandled calls use, which uses the writer of a request, unless the request has been given up: the handlers around
-// the one that calls it may have returned, and the writer of HTTP/2 panics then.
-func ifHandled(req *http.Request, use func()) {
-	if req.Context().Err() != nil {
-		return
-	}
-	defer func() { _ = recover() }()
-	use()
 }
 
 // failed is a reader that fails.

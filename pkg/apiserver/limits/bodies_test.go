@@ -38,7 +38,7 @@ func startBodyServer(t *testing.T, limits *BodyLimits) *bodyServer {
 		}
 	})
 	isLongRunning := func(_ *http.Request, info *request.RequestInfo) bool { return info.Subresource == "proxy" }
-	handler := WithBodies(echo, limits, isLongRunning)
+	handler := withDeadlines(WithBodies(echo, limits, isLongRunning))
 	s := &bodyServer{limits: limits, Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := request.WithUser(req.Context(), &user.DefaultInfo{Name: req.Header.Get("User")})
 		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
@@ -160,7 +160,7 @@ func TestLargeBodies(t *testing.T) {
 	limits := NewBodyLimits(4, nil)
 	read := func(body io.Reader) (string, error) {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
-		got, err := limits.read(httptest.NewRecorder(), req)
+		got, err := limits.read(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,9 +33,9 @@ const (
 var headerLimits = connections.HeaderLimits{Fields: 200, Bytes: 256 << 10}
 
 // WithConnections marks connections with requests as busy, and refuses requests with too many header fields, or with
-// too long ones. It has to be outside of all other handlers.
+// too long ones. The handlers inside can set deadlines. It has to be outside of all other handlers.
 func WithConnections(handler http.Handler) http.Handler {
-	return connections.Handler(handler, headerLimits)
+	return connections.Handler(withDeadlines(handler), headerLimits)
 }
 
 // OpenConnections returns how many connections the memory of this process allows.

@@ -34,7 +34,8 @@ const (
 // WithResponseDeadline ends responses whose clients do not read: when the time limit of their requests is over by
 // responseGrace, and sooner those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority
 // and fairness. The generic timeout does not end them: it waits for the write that stands. Long-running requests
-// have no deadline here; watches have their own, for each write. It has to be inside of authentication.
+// have no deadline here; watches have their own, for each write. It has to be inside of authentication
+// and of WithConnections.
 func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
 	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -45,10 +46,10 @@ func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config,
 			bounded = &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
 			w = responsewriter.WrapForHTTP1Or2(bounded)
 		}
-		ifHandled(req, func() { _ = http.NewResponseController(w).SetWriteDeadline(deadline) }) // writers of tests have none
+		deadlinesOf(req).setWrite(deadline)
 		handler.ServeHTTP(w, req)
 		if bounded != nil && req.ProtoMajor >= 2 {
-			ifHandled(req, bounded.flush)
+			bounded.flush()
 		}
 	})
 }
@@ -138,6 +139,6 @@ func (r *boundedResponse) expire(returned chan struct{}) {
 	select {
 	case <-returned:
 	default:
-		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(past)
+		deadlinesOf(r.req).setWrite(past)
 	}
 }
