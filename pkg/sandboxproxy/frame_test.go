@@ -63,8 +63,13 @@ func answersPing(t *testing.T, conn net.Conn, bytes int) bool {
 		if err != nil {
 			return false
 		}
-		if kind := frame.Header().Type; kind == http2.FramePing || kind == http2.FrameGoAway {
-			return kind == http2.FramePing
+		switch f := frame.(type) {
+		case *http2.PingFrame:
+			if f.IsAck() { // the client sends pings of its own, such as when it resets a stream
+				return true
+			}
+		case *http2.GoAwayFrame:
+			return false
 		}
 	}
 }
