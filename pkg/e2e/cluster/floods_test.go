@@ -1,0 +1,169 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
+
+// flooded is the namespace of the user who floods, and calm that of another.
+const flooded, calm = "flooded", "calm"
+
+// TestFloodsOfOneUser floods the API, through kube-apiserver and two API servers, with requests of one user that store
+// nothing, and makes sure that all claims of another user are answered. It prints how long these take. kube-apiserver
+// and the load have the same processors, so the times are no more than a comparison in one run.
+func TestFloodsOfOneUser(t *testing.T) {
+	expect.LongOnly(t)
+	s := newSite(t)
+	s.install(t, controlplane.SandlotOptions{})
+	for ns, user := range map[string]string{flooded: "eve", calm: "ann"} {
+		s.makeNamespace(t, ns)
+		s.grant(t, ns, "edit", user)
+		who := s.user(t, user)
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
+			return err
+		})
+	}
+	eve, ann := s.user(t, "eve"), s.user(t, "ann")
+	const large = 40 // together more than a client receives of a response that it does not read
+	templates := eve.SandboxTemplates(flooded)
+	for i := range large {
+		if _, err := templates.Create(t.Context(), builders.LargeTemplate(fmt.Sprintf("large-%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored, err := templates.Get(t.Context(), "large-0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const claims = 40
+	expect.FilledPool(t, s, calm, 2*claims)
+	measureClaims(t, s, ann, claims) // connections are made
+	alone := measureClaims(t, s, ann, claims)
+	t.Logf("alone: %s", alone)
+
+	dryRun := []string{metav1.DryRunAll}
+	list := func(ctx context.Context, read bool) error {
+		body, err := eve.RESTClient().Get().Namespace(flooded).Resource("sandboxtemplates").Stream(ctx)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		if read {
+			_, err = io.Copy(io.Discard, body)
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+		}
+		return nil
+	}
+	for _, flood := range []struct {
+		name    string
+		atOnce  int
+		request func(ctx context.Context) error
+	}{
+		{"dry-run patches", 200, func(ctx context.Context) error {
+			_, err := templates.Patch(ctx, "large-0", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: dryRun})
+			return err
+		}},
+		{"dry-run updates", 200, func(ctx context.Context) error {
+			_, err := templates.Update(ctx, stored, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		}},
+		{"dry-run creates", 200, func(ctx context.Context) error {
+			_, err := templates.Create(ctx, builders.LargeTemplate("created"), metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}},
+		{"lists", 200, func(ctx context.Context) error { return list(ctx, true) }},
+		{"unread lists", 100, func(ctx context.Context) error { return list(ctx, false) }},
+		{"watches", 2000, func(ctx context.Context) error { return watchFor(ctx, templates, 5*time.Second) }},
+	} {
+		t.Run(flood.name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			var done, failed atomic.Int64
+			var running sync.WaitGroup
+			for range flood.atOnce {
+				running.Go(func() {
+					for ctx.Err() == nil {
+						if err := flood.request(ctx); err != nil {
+							failed.Add(1)
+						} else {
+							done.Add(1)
+						}
+					}
+				})
+			}
+			now := measureClaims(t, s, ann, claims)
+			stop()
+			running.Wait()
+			t.Logf("alone: %s; now: %s, with %d requests answered and %d not", alone, now, done.Load(), failed.Load())
+		})
+	}
+}
+
+// watchFor watches for a time.
+func watchFor(ctx context.Context, templates v1alpha1.SandboxTemplateInterface, how time.Duration) error {
+	w, err := templates.Watch(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for end := time.After(how); ; {
+		select {
+		case _, ok := <-w.ResultChan():
+			if !ok {
+				return io.ErrUnexpectedEOF
+			}
+		case <-end:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// claimTimes are times of claims.
+type claimTimes struct{ median, longest time.Duration }
+
+func (c claimTimes) String() string { return fmt.Sprintf("median %s, longest %s", c.median, c.longest) }
+
+// measureClaims claims sandboxes of the pool one by one, and returns how long that took. All of the claims must be
+// answered.
+func measureClaims(t *testing.T, s *site, who *clients, claims int) claimTimes {
+	t.Helper()
+	var took []time.Duration
+	for range claims {
+		claim := builders.Claim("", 1)
+		claim.GenerateName = "claim-"
+		began := time.Now()
+		created, err := who.SandboxClaims(calm).Create(t.Context(), claim, metav1.CreateOptions{})
+		took = append(took, time.Since(began))
+		if err != nil {
+			t.Errorf("a claim after %s: %v", took[len(took)-1], err)
+			continue
+		}
+		expect.Claimed(t, created, 1)
+	}
+	expect.FullPool(t, s, calm, "pool", int32(2*claims))
+	slices.Sort(took)
+	return claimTimes{took[len(took)/2], took[len(took)-1]}
+}
