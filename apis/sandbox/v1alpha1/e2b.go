@@ -44,8 +44,12 @@ func E2BUser(namespace string) string {
 	return "system:serviceaccount:" + namespace + ":" + E2BServiceAccount
 }
 
-// E2BSandboxID is the id in the E2B API of the sandbox of a claim.
+// E2BSandboxID is the id in the E2B API of the sandbox of a claim, if HasE2BSandboxID.
 func E2BSandboxID(namespace, claim string) string { return namespace + "--" + claim }
+
+// HasE2BSandboxID reports whether the claim of a name can have an id in the E2B API. The id of one with two dashes could
+// be that of a claim of another namespace.
+func HasE2BSandboxID(claim string) bool { return claim != "" && !strings.Contains(claim, "--") }
 
 // SplitE2BSandboxID returns the namespace and the name of the claim that an id consists of.
 // ok is false if it is no id.
@@ -74,7 +78,7 @@ func IsE2BPrivate(sandbox metav1.Object) bool {
 // claim had it, and is kept for debugging, is none: another one has its id.
 func IsE2B(sandbox metav1.Object) (id string, ok bool) {
 	labels := sandbox.GetLabels()
-	id = labels[LabelSandboxID]
-	ok = id != "" && id == E2BSandboxID(sandbox.GetNamespace(), labels[LabelClaimName]) && IsE2BClaim(sandbox) && !IsReservedFailed(sandbox)
-	return id, ok
+	claim := labels[LabelClaimName]
+	id = E2BSandboxID(sandbox.GetNamespace(), claim)
+	return id, labels[LabelSandboxID] == id && HasE2BSandboxID(claim) && IsE2BClaim(sandbox) && !IsReservedFailed(sandbox)
 }

@@ -29,6 +29,9 @@ func TestIsE2B(t *testing.T) {
 		"not claimed":          func(sb *Sandbox) { sb.Labels, sb.Annotations = nil, nil },
 		"of another namespace": func(sb *Sandbox) { sb.Namespace = "team-b" },
 		"kept as failed":       func(sb *Sandbox) { sb.Labels[LabelReservedFailedSandbox] = ClaimedTrue },
+		"two dashes": func(sb *Sandbox) {
+			sb.Labels[LabelClaimName], sb.Labels[LabelSandboxID] = "b--e1", "team-a--b--e1"
+		},
 		"without claim's name": func(sb *Sandbox) { delete(sb.Labels, LabelClaimName) },
 	} {
 		if _, ok := IsE2B(sandbox(change)); ok {

@@ -226,6 +226,17 @@ func TestBinding(t *testing.T) {
 				}
 			},
 		},
+		"one of the E2B API whose id could be another's has none": {
+			claim: claimOf(func(c *v1alpha1.SandboxClaim) {
+				c.Name = "team--mine"
+				c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: v1alpha1.E2BUser(c.Namespace)}
+			}),
+			check: func(t *testing.T, sb *v1alpha1.Sandbox) {
+				if got, ok := sb.Labels[v1alpha1.LabelSandboxID]; ok {
+					t.Errorf("it has %q", got)
+				}
+			},
+		},
 		"one of the E2B API whose id is no label has none": {
 			claim: claimOf(func(c *v1alpha1.SandboxClaim) {
 				c.Namespace = strings.Repeat("n", 58)

@@ -14,7 +14,7 @@ func (e2bSandbox) applies(s *State, _ []Candidate) bool { return v1alpha1.IsE2BC
 
 // mark writes the id by which the E2B API finds the sandbox.
 func (e2bSandbox) mark(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, _ string) {
-	if id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name); len(id) <= maxLabel {
+	if id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name); v1alpha1.HasE2BSandboxID(claim.Name) && len(id) <= maxLabel {
 		sb.Labels[v1alpha1.LabelSandboxID] = id
 	}
 }

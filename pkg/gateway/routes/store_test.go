@@ -157,6 +157,33 @@ func TestTwoSandboxesWithOneID(t *testing.T) {
 	}
 }
 
+// TestIDsOfOtherNamespaces: the id of a claim whose name has two dashes, which clients can choose, is not that of a claim
+// of another namespace.
+func TestIDsOfOtherNamespaces(t *testing.T) {
+	of := func(namespace, claim string) *v1alpha1.Sandbox {
+		sb := sandbox(1)
+		sb.Namespace, sb.UID = namespace, types.UID(namespace)
+		sb.Labels = map[string]string{v1alpha1.LabelClaimName: claim, v1alpha1.LabelSandboxID: v1alpha1.E2BSandboxID(namespace, claim)}
+		sb.Annotations[v1alpha1.AnnotationClaimedBy] = v1alpha1.E2BUser(namespace)
+		return sb
+	}
+	const claim = "eabcdefghijklm"
+	victim, intruder := of("a--b", claim), of("a", "b--"+claim)
+	victim.Annotations[v1alpha1.AnnotationClaimTimestamp], intruder.Annotations[v1alpha1.AnnotationClaimTimestamp] = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+	for _, order := range [][]*v1alpha1.Sandbox{{victim, intruder}, {intruder, victim}} {
+		s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
+		for _, sb := range order {
+			_ = s.Update(newEntry(sb))
+		}
+		for _, then := range []string{"while both are there", "when one is gone"} {
+			if got, ok := s.find("a--b--" + claim); !ok || got.UID != victim.UID || got.Namespace != victim.Namespace {
+				t.Errorf("%s, the id leads to %+v, %t", then, got, ok)
+			}
+			_ = s.Delete(newEntry(intruder))
+		}
+	}
+}
+
 // TestASandboxThatLosesItsIDLosesItsRoute.
 func TestASandboxThatLosesItsIDLosesItsRoute(t *testing.T) {
 	s := newStore(clock.RealClock{}, sandboxproxy.NewConnections())
