@@ -8,14 +8,17 @@ import "time"
 const (
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
+	// provenAfter is how long a sandbox has to be available until it counts as one that keeps running. Without a
+	// probe, a process that ends after some seconds is ready until then.
+	provenAfter = 10 * time.Second
 )
 
 // backoff slows down a set whose template does not keep running. Such a set would
 // create sandboxes, remove them when they ended, and create new ones, as fast as the
 // server can. While sandboxes of the target revision end, failed or not, and no
-// newer one of them is available, the set pauses between rounds: a second, then
-// two, four, ... up to a minute. The first sandbox that does become available ends
-// that, and so does a change of the template. Those that were available before
+// newer one of them has been available for provenAfter or was claimed, the set pauses
+// between rounds: a second, then two, four, ... up to a minute. The first such sandbox
+// ends that, and so does a change of the template. Those that were available before
 // prove nothing: an image may be gone from its registry, or broken under its tag.
 type backoff struct {
 	revision string
@@ -38,7 +41,7 @@ func (b *backoff) next(revision string, o outcome, now time.Time) time.Duration 
 		*b = backoff{revision: revision}
 		return 0
 	case o.ended == 0:
-		return max(b.until.Sub(now), 0)
+		return b.left(o, now)
 	}
 	b.newestEnded = newestEnded
 	// Those that end during a pause are of the round before it.
@@ -46,11 +49,20 @@ func (b *backoff) next(revision string, o outcome, now time.Time) time.Duration 
 		b.pause = max(firstBackoff, min(2*b.pause, maxBackoff))
 		b.until = now.Add(b.pause)
 	}
-	return b.until.Sub(now)
+	return b.left(o, now)
 }
 
-// recordSuccess records that a sandbox of a revision has become available. A reconcile
-// might never see that, if claims wait and take it at once.
+// left returns how long the set must pause before it looks again: a sandbox may end the pause.
+func (b *backoff) left(o outcome, now time.Time) time.Duration {
+	left := max(b.until.Sub(now), 0)
+	if !o.nextProven.IsZero() {
+		left = min(left, o.nextProven.Sub(now))
+	}
+	return left
+}
+
+// recordSuccess records that a sandbox of a revision was claimed. A reconcile might never
+// see it available for long enough, if claims take all soon.
 func (b *backoff) recordSuccess(revision string) {
 	if b.revision == revision {
 		*b = backoff{revision: revision}

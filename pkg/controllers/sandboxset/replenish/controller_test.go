@@ -376,6 +376,20 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 		f.reconcile()
 		f.sync()
 	}
+	// Those that end soon after they are available prove nothing.
+	f.startAt(f.clock.Now(), f.wantPooled(3)...)
+	f.sync()
+	f.reconcile()
+	f.wantStatus(3, 3, 3, 3)
+	f.pass(time.Second)
+	round()
+	if got := f.reconcile().RequeueAfter; got != 8*time.Second {
+		t.Errorf("after a second of running, requeue after %s, want the next longer pause", got)
+	}
+	f.sync()
+	f.pass(8 * time.Second)
+	f.reconcile()
+	f.sync()
 	f.start(f.wantPooled(3)...)
 	f.sync()
 	f.reconcile()

@@ -277,11 +277,18 @@ func (f *fixture) pooled() []*v1alpha1.Sandbox {
 	return pooled
 }
 
+// start makes sandboxes available that have been so for long enough to prove that they keep running.
 func (f *fixture) start(sandboxes ...*v1alpha1.Sandbox) {
+	f.Helper()
+	f.startAt(f.clock.Now().Add(-provenAfter), sandboxes...)
+}
+
+// startAt makes sandboxes available since a time.
+func (f *fixture) startAt(since time.Time, sandboxes ...*v1alpha1.Sandbox) {
 	f.Helper()
 	for _, sandbox := range sandboxes {
 		builder{sandbox}.phase(v1alpha1.SandboxRunning).ip("127.1.1.1").ready(true)
-		sandbox.Status.Conditions[0].LastTransitionTime = metav1.Now()
+		sandbox.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since)
 		if err := f.api.Status().Update(f.Context(), sandbox); err != nil {
 			f.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func (p *pool) count(target string, now time.Time) poolCounts {
 			c.available = append(c.available, sandbox)
 			if updated {
 				c.updatedAvailable++
-				c.outcome.newestAvailable = later(c.outcome.newestAvailable, sandbox.CreationTimestamp.Time)
+				c.outcome.recordAvailable(sandbox, now)
 			}
 		case stateCreating:
 			c.creating = append(c.creating, sandbox)
@@ -150,9 +150,23 @@ func stateInPool(sandbox *v1alpha1.Sandbox, now time.Time) poolState {
 // outcome is how the sandboxes of the target revision fare.
 type outcome struct {
 	// ended of them have ended; newestEnded is when the newest of those was created,
-	// and newestAvailable the newest that is available.
+	// and newestAvailable the newest that has been available for provenAfter.
 	ended                        int
 	newestEnded, newestAvailable time.Time
+	// nextProven is when one that is available has been so for provenAfter; zero if there is none.
+	nextProven time.Time
+}
+
+// recordAvailable records a sandbox that is available.
+func (o *outcome) recordAvailable(sandbox *v1alpha1.Sandbox, now time.Time) {
+	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
+	if proven := ready.LastTransitionTime.Add(provenAfter); proven.After(now) {
+		if o.nextProven.IsZero() || proven.Before(o.nextProven) {
+			o.nextProven = proven
+		}
+		return
+	}
+	o.newestAvailable = later(o.newestAvailable, sandbox.CreationTimestamp.Time)
 }
 
 // recordEnded counts a sandbox that will never be claimed, if it ended by itself.

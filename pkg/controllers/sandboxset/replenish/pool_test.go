@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -20,7 +22,13 @@ func TestOutcome(t *testing.T) {
 		available("available").age(time.Hour), available("young").age(time.Minute), available("oldest").age(2*time.Hour),
 		olderAvailable("other").age(0), starting("new").age(0),
 	)}
-	want := outcome{ended: 2, newestEnded: epoch.Add(-2 * time.Minute), newestAvailable: epoch.Add(-time.Minute)}
+	// Two that have not been available for long enough prove nothing yet.
+	for second, name := range map[int]string{3: "youngest", 2: "younger"} {
+		sandbox := available(name).age(0)
+		sandbox.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(time.Duration(second)*time.Second - provenAfter))
+		p.sandboxes = append(p.sandboxes, sandbox.Sandbox)
+	}
+	want := outcome{ended: 2, nextProven: epoch.Add(2 * time.Second), newestEnded: epoch.Add(-2 * time.Minute), newestAvailable: epoch.Add(-time.Minute)}
 	if got := p.count(current, epoch).outcome; got != want {
 		t.Errorf("outcome %+v, want %+v", got, want)
 	}

@@ -30,21 +30,12 @@ func withoutToken(name, why string) builder {
 	return b
 }
 
-// TestPoisonedSandboxesHaveNotWorked: where sandboxes are poisoned again and again, they are made anew at growing
-// intervals, although their pods get ready.
-func TestPoisonedSandboxesHaveNotWorked(t *testing.T) {
-	claimed := withoutToken("a", "")
-	claimed.OwnerReferences = nil
-	for name, tc := range map[string]struct {
-		sandbox builder
-		want    bool
-	}{
-		"available": {available("a"), true}, "starting": {starting("a"), false}, "without a token": {withoutToken("a", ""), false},
-		"taken at once, and being set up": {claimed, true},
-	} {
-		if got := hasBeenAvailable(tc.sandbox.Sandbox); got != tc.want {
-			t.Errorf("%s: got %t", name, got)
-		}
+// TestPoisonedSandboxesDoNotCount: where sandboxes are poisoned again and again, they are made anew at growing intervals,
+// although their pods get ready.
+func TestPoisonedSandboxesDoNotCount(t *testing.T) {
+	p := pool{sandboxes: sandboxes(withoutToken("a", ""), starting("b"))}
+	if got := p.count(current, epoch).outcome; got != (outcome{}) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -103,7 +103,7 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 			s.expectations.deleteObserved(after.UID)
 		}
 		w.recordStartDuration(s, after)
-		if pooled && stateInPool(before, now) == stateCreating && hasBeenAvailable(after) {
+		if claimed && isRunning(after) {
 			s.backoff.recordSuccess(revisionOf(before))
 		}
 		if claimed {
@@ -134,14 +134,11 @@ func (w *watches) recordStartDuration(s *setState, sandbox *v1alpha1.Sandbox) {
 	}
 }
 
-// hasBeenAvailable reports whether a sandbox has become available, even if a claim that
-// waited for it has taken it out of its pool at once. The phase Running is not enough, because a process
-// that ends soon runs for a moment, too. In a pool, Ready is not enough either, because another caller
-// may have initialized the agent-runtime.
-func hasBeenAvailable(sandbox *v1alpha1.Sandbox) bool {
+// isRunning reports whether a sandbox that was claimed just now runs. The phase Running is not enough, because a process
+// that ends soon runs for a moment, too.
+func isRunning(sandbox *v1alpha1.Sandbox) bool {
 	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
-		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) &&
-		(!v1alpha1.IsInPool(sandbox) || !meta.IsStatusConditionFalse(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized))
+		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 }
 
 // waitingClaims enqueues the sets that may grow for a claim when it begins or ceases
