@@ -49,7 +49,7 @@ const (
 	largeBody = 64 << 10
 	// largeMemory is the memory of the server for each request that counts as large. It takes about 3 MiB.
 	largeMemory = 8 << 20
-	// smallBody is up to how many bytes a body needs no slots, except that of a patch.
+	// smallBody is up to how many bytes the body of a create needs no slots, except that of a dry run.
 	smallBody = 8 << 10
 	// workUnit is how many bytes of a body or of the object that is changed count for one slot of work. A request has at
 	// most maxWork slots.
@@ -85,7 +85,7 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 			return
 		}
 		var running *runningRequest
-		if isBounded(req) {
+		if isBounded(req, info) {
 			var err error
 			if running, err = limits.start(req); err != nil {
 				refuse(w, req, info, err)
@@ -110,9 +110,16 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 	})
 }
 
-// isBounded reports whether a request with a body needs slots.
-func isBounded(req *http.Request) bool {
-	return req.Method == http.MethodPatch || req.ContentLength < 0 || req.ContentLength > smallBody
+// isBounded reports whether a request with a body needs slots. An update or a patch may be of a large object, and what a
+// dry run or a subresource does, such as the release of a claim, may be much although no limit of writes counts it.
+func isBounded(req *http.Request, info *request.RequestInfo) bool {
+	switch {
+	case req.Method == http.MethodPatch, req.Method == http.MethodPut, req.ContentLength < 0, req.ContentLength > smallBody:
+		return true
+	case req.Method != http.MethodPost:
+		return false
+	}
+	return info.Subresource != "" || req.URL.RawQuery != "" && req.URL.Query().Has("dryRun")
 }
 
 // read reads the body of a request, up to one byte more than maxBytes. Handlers refuse such a body, and meet the errors

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// maxLists is how many lists are handled at a time, and maxListsOfUser how many of them are of one user.
+	// maxLists is how many lists, and deletions of what they list, are handled at a time, and maxListsOfUser how many
+	// of them are of one user.
 	maxLists, maxListsOfUser = 256, 32
 	// maxGets is how many other reads are handled at a time, such as gets and those of OpenAPI, and
 	// maxGetsOfUser how many of them are of one user.
@@ -29,8 +30,8 @@ const (
 
 // WithReadLimits refuses a list or another read with 429 if its user has too many under way. Each has a seat of API
 // priority and fairness, which all ServiceAccounts share, until its client has read the response: without this, a
-// user who reads none of them takes all seats. AccountOf says who a user counts for. It has to be inside of
-// authentication.
+// user who reads none of them takes all seats. A deletecollection counts as a list, also where it deletes nothing, as in
+// a dry run. Other deletions have no limit. AccountOf says who a user counts for. It has to be inside of authentication.
 func WithReadLimits(handler http.Handler) http.Handler {
 	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
 	converted := newConvertedLists()
@@ -38,14 +39,14 @@ func WithReadLimits(handler http.Handler) http.Handler {
 		info, ok := request.RequestInfoFrom(req.Context())
 		reader, known := request.UserFrom(req.Context())
 		// Anonymous requests get no more than the health of the server, which probes have to get.
-		if !ok || !known || reader.GetName() == user.Anonymous || info.Verb == "watch" || info.Subresource == "proxy" {
+		if !ok || !known || reader.GetName() == user.Anonymous || info.Verb == "watch" || info.Verb == "delete" || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
 		slots := gets
-		if info.Verb == "list" {
+		if isList := info.Verb == "list"; isList || info.Verb == "deletecollection" {
 			slots = lists
-			if mayBeConverted(req) {
+			if isList && mayBeConverted(req) {
 				budget := &listBudget{budgets: converted.of(reader), account: accountOf(req), isWhole: req.URL.Query().Get("includeObject") == string(metav1.IncludeObject)}
 				defer budget.release()
 				req = req.WithContext(base.WithListBudget(req.Context(), base.ListBudget{IsWhole: budget.isWhole, Reserve: budget.reserve}))

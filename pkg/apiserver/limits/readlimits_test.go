@@ -55,6 +55,7 @@ func TestReadLimits(t *testing.T) {
 		code                    int
 	}{
 		{eve, "list", "", http.StatusTooManyRequests},
+		{eve, "deletecollection", "", http.StatusTooManyRequests},
 		{eve, "get", "", http.StatusTooManyRequests},
 		{eve, "get", "status", http.StatusTooManyRequests},
 		{user.Anonymous, "get", "", http.StatusOK},                                     // as a probe
@@ -62,6 +63,8 @@ func TestReadLimits(t *testing.T) {
 		{"system:serviceaccount:other:eve", "list", "", http.StatusOK},
 		{"ann", "list", "", http.StatusOK},
 		{"ann", "get", "", http.StatusOK},
+		{"ann", "deletecollection", "", http.StatusOK},
+		{eve, "delete", "", http.StatusOK},
 		{eve, "watch", "", http.StatusOK},
 		{eve, "get", "proxy", http.StatusOK},
 	} {

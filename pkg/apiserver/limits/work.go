@@ -16,9 +16,8 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
-// runningRequest is a request that may take much memory or processor time while it is handled: a patch, which may be of
-// a large object, or a request whose body is not small. Dry runs and requests that are refused store nothing that etcdquota
-// would count. The methods are safe for concurrent use: an update may still be computed when its request has ended.
+// runningRequest is a request that may take much memory or processor time while it is handled: see isBounded. The methods
+// are safe for concurrent use: its work may still be done when it has ended.
 type runningRequest struct {
 	limits  *BodyLimits
 	account string
@@ -30,8 +29,8 @@ type runningRequest struct {
 	// slots is how many slots of work it has.
 	slots                      int
 	releaseMemory, releaseWork func()
-	// updates is how many updates are being computed. They keep the slots.
-	updates int
+	// works is how much work is being done, such as updates that are computed. It keeps the slots.
+	works int
 	// responds is set when the response is written, and hasEnded when that has ended.
 	responds, hasEnded bool
 }
@@ -57,10 +56,10 @@ func (l *BodyLimits) start(req *http.Request) (*runningRequest, error) {
 }
 
 func tooManyLarge() error {
-	return apierrors.NewTooManyRequests("too many patches and large requests of this user are under way, please try again later", 1)
+	return apierrors.NewTooManyRequests("too many updates, dry runs and large requests of this user are under way, please try again later", 1)
 }
 
-// errEnded is an update of a request that has ended.
+// errEnded is the error of work that a request begins when it has ended.
 var errEnded = errors.New("the request has ended")
 
 // begin waits for the slots of work of a request whose body has arrived. The error is an API status error.
@@ -73,7 +72,7 @@ func (r *runningRequest) begin(req *http.Request) error {
 
 // context returns a context in which the handlers say what the request does.
 func (r *runningRequest) context(ctx context.Context) context.Context {
-	return base.WithUpdates(sandboxclaim.WithWaiting(ctx, r.wait), r.update)
+	return base.WithWork(sandboxclaim.WithWaiting(ctx, r.wait), r.work)
 }
 
 // take waits for the slots of work for so many bytes, if the request has fewer. The error is an API status error or
@@ -106,8 +105,8 @@ func (r *runningRequest) take(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// update waits for the slots of work for an object of so many bytes. The request keeps them until end is called.
-func (r *runningRequest) update(ctx context.Context, bytes int) (end func(), err error) {
+// work waits for the slots of work for so many bytes. The request keeps them until end is called.
+func (r *runningRequest) work(ctx context.Context, bytes int) (end func(), err error) {
 	if err := r.take(ctx, bytes); err != nil {
 		return nil, err
 	}
@@ -116,11 +115,11 @@ func (r *runningRequest) update(ctx context.Context, bytes int) (end func(), err
 	if r.responds || r.hasEnded {
 		return nil, errEnded
 	}
-	r.updates++
+	r.works++
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.updates--
+		r.works--
 		r.releaseUnused()
 	}, nil
 }
@@ -155,7 +154,7 @@ func (r *runningRequest) end() {
 
 // releaseUnused releases the slots that the request does not use any more. The caller has the lock.
 func (r *runningRequest) releaseUnused() {
-	if r.updates > 0 {
+	if r.works > 0 {
 		return
 	}
 	if r.responds || r.hasEnded {

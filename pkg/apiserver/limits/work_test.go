@@ -28,11 +28,15 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
+// subresourceKey is the key of the subresource that serveAs serves.
+type subresourceKey struct{}
+
 // serveAs has a request of a user served by WithBodies.
 func serveAs(ctx context.Context, limits *BodyLimits, name, method, target string, body io.Reader, handle http.HandlerFunc) *httptest.ResponseRecorder {
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: name})
+	subresource, _ := ctx.Value(subresourceKey{}).(string)
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxtemplates",
+		IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxtemplates", Subresource: subresource,
 	})
 	w := httptest.NewRecorder()
 	handler := WithBodies(handle, limits, func(*http.Request, *request.RequestInfo) bool { return false })
@@ -81,26 +85,31 @@ func updateOf(req *http.Request, bytes int) error {
 // TestWork: requests take slots by the size of their body or of the object that they change, so that those of one user
 // leave processor time to others.
 func TestWork(t *testing.T) {
+	const dryRun = "?fieldManager=eve&dry%52un=All"
 	for name, tc := range map[string]struct {
-		method, query string
-		body, object  int
-		want          int
+		method, query, subresource string
+		body, object               int
+		want                       int
 	}{
-		"a small create":            {http.MethodPost, "", smallBody, 1 << 20, 0},
-		"a create":                  {http.MethodPost, "", largeBody, 0, maxWork},
-		"a large create":            {http.MethodPost, "", largeBody + 1, 0, maxWork},
-		"a small dry run":           {http.MethodPost, "?dryRun=All", smallBody, 1 << 20, 0},
-		"a dry run":                 {http.MethodPost, "?dryRun=All", 2*workUnit + 1, 0, 3},
-		"an update":                 {http.MethodPut, "", 2*workUnit + 1, 0, 3},
-		"a patch":                   {http.MethodPatch, "", 10, 10, 1},
-		"a larger patch":            {http.MethodPatch, "", workUnit + 1, 10, 2},
-		"a patch of a large object": {http.MethodPatch, "", 10, 3 * workUnit, 4}, // it has a few bytes more
-		"a patch of a huge object":  {http.MethodPatch, "", 10, 1 << 20, maxWork},
-		"a huge patch":              {http.MethodPatch, "", 1 << 20, 10, maxWork},
+		"a small create":             {http.MethodPost, "?fieldManager=dryRun", "", smallBody, 1 << 20, 0},
+		"a create":                   {http.MethodPost, "", "", largeBody, 0, maxWork},
+		"a large create":             {http.MethodPost, "", "", largeBody + 1, 0, maxWork},
+		"a small dry run":            {http.MethodPost, dryRun, "", 10, 0, 1},
+		"a dry run":                  {http.MethodPost, dryRun, "", 2*workUnit + 1, 0, 3},
+		"a release":                  {http.MethodPost, "", "release", 10, 0, 1},
+		"an update":                  {http.MethodPut, "", "", 2*workUnit + 1, 0, 3},
+		"an update of a huge object": {http.MethodPut, "", "", 10, 1 << 20, maxWork},
+		"a patch":                    {http.MethodPatch, "", "", 10, 10, 1},
+		"a larger patch":             {http.MethodPatch, "", "", workUnit + 1, 10, 2},
+		"a patch of a large object":  {http.MethodPatch, "", "", 10, 3 * workUnit, 4}, // it has a few bytes more
+		"a patch of a huge object":   {http.MethodPatch, "", "", 10, 1 << 20, maxWork},
+		"a huge patch":               {http.MethodPatch, "", "", 1 << 20, 10, maxWork},
+		"a deletion":                 {http.MethodDelete, dryRun, "", smallBody, 1 << 20, 0},
 	} {
 		limits, got := NewBodyLimits(2<<20, nil), -1
 		body := bytes.NewReader(make([]byte, tc.body))
-		serveAs(t.Context(), limits, "ann", tc.method, "/"+tc.query, body, func(w http.ResponseWriter, req *http.Request) {
+		ctx := context.WithValue(t.Context(), subresourceKey{}, tc.subresource)
+		serveAs(ctx, limits, "ann", tc.method, "/"+tc.query, body, func(w http.ResponseWriter, req *http.Request) {
 			if err := updateOf(req, tc.object); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -182,7 +191,7 @@ func TestLargeRequests(t *testing.T) {
 		began, end := make(chan struct{}), make(chan struct{})
 		type stands struct{}
 		do := func(ctx context.Context, name, method string, body io.Reader) *httptest.ResponseRecorder {
-			return serveAs(ctx, limits, name, method, "/?dryRun=All", body, func(_ http.ResponseWriter, req *http.Request) {
+			return serveAs(ctx, limits, name, method, "/", body, func(_ http.ResponseWriter, req *http.Request) {
 				if req.Context().Value(stands{}) != nil {
 					began <- struct{}{}
 					<-end

@@ -13,12 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// TestDryRunsAtOnce sends hundreds of dry runs at a time: creates of 60 KB and small patches of a large object. Nothing of
-// them is stored, so no limit of writes counts them. A user has two of them running at a time on up to four processors,
+// TestDryRunsAtOnce sends hundreds of dry runs at a time: creates of 60 KB, small patches and updates of a large object, and
+// small requests about many sandboxes. Nothing of them is stored, so no limit of writes counts them. A user has two of them running at a time on up to four processors,
 // and the load takes processors too, so claims of others may take ten times as long on a quiet machine.
 func TestDryRunsAtOnce(t *testing.T) {
 	expect.LongOnly(t)
@@ -27,21 +28,46 @@ func TestDryRunsAtOnce(t *testing.T) {
 	client := s.as(t, eve)
 	template := builders.Template("large")
 	template.Spec.Template = variables(t, "template", 10, 200)
-	if _, err := client.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
+	stored, err := client.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	const many = 1000
+	s.makeSet(t, eve, builders.Set("pool", 2*many))
+	if _, err := client.SandboxClaims(eve).Create(t.Context(), builders.Claim("large", many), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect.FullPool(t, s, eve, "pool", 2*many)
+	small := stored.DeepCopy()
+	small.Spec.Template, small.ManagedFields = builders.PodTemplate(), nil
+	dryRun := []string{metav1.DryRunAll}
 	created := builders.Template("created")
 	created.Spec.Template = variables(t, "template", 10, 200)
 	innocent := s.innocent(t)
-	for name, dryRun := range map[string]func(context.Context) error{
+	for name, request := range map[string]func(context.Context) error{
 		"creates": func(ctx context.Context) error {
-			_, err := client.SandboxTemplates(eve).Create(ctx, created, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := client.SandboxTemplates(eve).Create(ctx, created, metav1.CreateOptions{DryRun: dryRun})
 			return err
 		},
 		"patches": func(ctx context.Context) error {
 			_, err := client.SandboxTemplates(eve).Patch(ctx, "large", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+				metav1.PatchOptions{DryRun: dryRun})
 			return err
+		},
+		"updates": func(ctx context.Context) error {
+			_, err := client.SandboxTemplates(eve).Update(ctx, small, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		},
+		"claims": func(ctx context.Context) error {
+			_, err := client.SandboxClaims(eve).Create(ctx, builders.Claim("more", 2*many), metav1.CreateOptions{DryRun: dryRun})
+			return err
+		},
+		"releases": func(ctx context.Context) error {
+			_, err := client.SandboxClaims(eve).Release(ctx, "large", &v1alpha1.SandboxClaimRelease{}, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		},
+		"deletions": func(ctx context.Context) error {
+			return client.Sandboxes(eve).DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
 		},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
@@ -50,7 +76,7 @@ func TestDryRunsAtOnce(t *testing.T) {
 		for range atOnce {
 			load.Go(func() {
 				for ctx.Err() == nil {
-					switch err := dryRun(ctx); {
+					switch err := request(ctx); {
 					case err == nil:
 						done.Add(1)
 					case apierrors.IsTooManyRequests(err):

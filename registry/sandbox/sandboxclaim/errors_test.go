@@ -26,6 +26,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 
@@ -208,6 +209,26 @@ func TestDryRunErrors(t *testing.T) {
 	}
 	if len(binder.created) != 0 || len(binder.previewed) != 2 {
 		t.Errorf("%d bound, %d previewed, want 0 and 2", len(binder.created), len(binder.previewed))
+	}
+}
+
+// TestWorkOfDryRuns: a dry run counts as work by the sandboxes that the claim asks for, and is not made if that is refused.
+func TestWorkOfDryRuns(t *testing.T) {
+	busy := errors.New("busy")
+	for _, refuse := range []error{nil, busy} {
+		binder := &fakeBinder{}
+		r := newTestREST(t, binder)
+		began, ended := 0, 0
+		ctx := base.WithWork(registrytest.Context(t, "sandboxclaims"), func(_ context.Context, bytes int) (func(), error) {
+			began += bytes
+			return func() { ended += bytes }, refuse
+		})
+		claim := registrytest.NewSandboxClaim("mine")
+		claim.Spec.Replicas = new(int32(7))
+		_, err := r.Create(ctx, claim, rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !errors.Is(err, refuse) || began != 7*base.SandboxWork || (ended == began) != (refuse == nil) || (len(binder.previewed) == 1) != (refuse == nil) {
+			t.Errorf("%v: %d bytes of work began, %d ended, %d claims are previewed", err, began, ended, len(binder.previewed))
+		}
 	}
 }
 

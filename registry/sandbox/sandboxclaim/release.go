@@ -87,6 +87,11 @@ func (r *ReleaseREST) Create(ctx context.Context, name string, obj runtime.Objec
 	if err != nil {
 		return nil, err
 	}
+	end, err := base.BeginWork(ctx, len(bound)*base.SandboxWork)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	released, remaining, err := r.delete(ctx, claim, bound, options.DryRun)
 	if len(options.DryRun) == 0 && len(released) > 0 {
 		addAuditAnnotations(ctx, claim, released)

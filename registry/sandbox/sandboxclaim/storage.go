@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	rules "github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/registry/sandbox/accesscheck"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
@@ -118,6 +119,11 @@ func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object,
 	if !ok {
 		return nil, fmt.Errorf("previewing: %T is not a SandboxClaim", obj)
 	}
+	end, err := base.BeginWork(ctx, rules.Replicas(claim)*base.SandboxWork)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	preview, err := r.binder.Preview(ctx, claim)
 	if err != nil {
 		return nil, statusError(claim, err)
