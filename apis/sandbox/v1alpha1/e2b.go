@@ -44,11 +44,11 @@ func E2BUser(namespace string) string {
 	return "system:serviceaccount:" + namespace + ":" + E2BServiceAccount
 }
 
-// E2BSandboxID is the id in the E2B API of the sandbox of a claim, if HasE2BSandboxID.
+// E2BSandboxID is the id in the E2B API of the sandbox of a claim that can have one: see HasE2BSandboxID.
 func E2BSandboxID(namespace, claim string) string { return namespace + "--" + claim }
 
-// HasE2BSandboxID reports whether the claim of a name can have an id in the E2B API. The id of one with two dashes could
-// be that of a claim of another namespace.
+// HasE2BSandboxID reports whether the claim of a name can have an id in the E2B API. A name with two dashes would make an
+// id that a claim of another namespace can have too.
 func HasE2BSandboxID(claim string) bool { return claim != "" && !strings.Contains(claim, "--") }
 
 // SplitE2BSandboxID returns the namespace and the name of the claim that an id consists of.

@@ -51,8 +51,8 @@ const (
 	largeMemory = 8 << 20
 	// smallBody is up to how many bytes the body of a create needs no slots, except that of a dry run.
 	smallBody = 8 << 10
-	// workUnit is how many bytes of a body or of the object that is changed count for one slot of work. A request has at
-	// most maxWork slots.
+	// workUnit is how many bytes of a body or of what is worked on count for one slot of work: see base.BeginWork. A
+	// request has at most maxWork slots.
 	workUnit = 4 << 10
 	maxWork  = 16
 )
@@ -111,7 +111,8 @@ func WithBodies(handler http.Handler, limits *BodyLimits, isLongRunning request.
 }
 
 // isBounded reports whether a request with a body needs slots. An update or a patch may be of a large object, and what a
-// dry run or a subresource does, such as the release of a claim, may be much although no limit of writes counts it.
+// dry run or a create of a subresource does, such as the release of a claim, may be much although no limit of writes
+// counts it.
 func isBounded(req *http.Request, info *request.RequestInfo) bool {
 	switch {
 	case req.Method == http.MethodPatch, req.Method == http.MethodPut, req.ContentLength < 0, req.ContentLength > smallBody:
@@ -130,7 +131,7 @@ func (l *BodyLimits) read(req *http.Request) (io.ReadCloser, error) {
 		expected = l.maxBytes
 	}
 	slow := &slowBody{
-		slots: l.slots, req: req,
+		slots: l.slots, req: req, deadlines: deadlinesOf(req),
 		deadline: clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second),
 	}
 	timer := time.AfterFunc(l.slowAfter, slow.begin)
@@ -158,9 +159,10 @@ func (l *BodyLimits) read(req *http.Request) (io.ReadCloser, error) {
 // slowBody gives a body that is being read a slot and a deadline, if it is slow. Where there is no slot, the deadline is
 // over at once. Most bodies arrive with the headers and need neither.
 type slowBody struct {
-	slots    *fairness.Slots
-	req      *http.Request
-	deadline time.Time
+	slots     *fairness.Slots
+	req       *http.Request
+	deadlines *deadlines
+	deadline  time.Time
 
 	mu      sync.Mutex
 	isRead  bool
@@ -179,7 +181,7 @@ func (b *slowBody) begin() {
 	if b.release, ok = b.slots.Take(accountOf(b.req)); !ok {
 		b.refused, b.deadline = true, past
 	}
-	deadlinesOf(b.req).setRead(b.deadline)
+	b.deadlines.setRead(b.deadline)
 }
 
 // end is called when the body is read, with the error of that. It releases the slot, and reports whether there was
@@ -191,7 +193,7 @@ func (b *slowBody) end(err error) (refused bool) {
 	if b.release != nil {
 		b.release()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			deadlinesOf(b.req).setRead(time.Time{})
+			b.deadlines.setRead(time.Time{})
 		}
 	}
 	return b.refused

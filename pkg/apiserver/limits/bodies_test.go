@@ -159,7 +159,8 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 func TestLargeBodies(t *testing.T) {
 	limits := NewBodyLimits(4, nil)
 	read := func(body io.Reader) (string, error) {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+		ctx := context.WithValue(t.Context(), deadlinesKey{}, &deadlines{})
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", body)
 		got, err := limits.read(req)
 		if err != nil {
 			t.Fatal(err)

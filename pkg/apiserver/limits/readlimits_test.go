@@ -40,7 +40,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	const eve = "system:serviceaccount:team:eve"
 	var wait sync.WaitGroup
-	for verb, n := range map[string]int{"list": maxListsOfUser, "get": maxGetsOfUser} {
+	for verb, n := range map[string]int{"list": maxListsOfUser, "get": maxGetsOfUser, "deletecollection": maxDeletionsOfUser} {
 		for range n {
 			wait.Go(func() {
 				if w := do(context.WithValue(t.Context(), stands{}, true), eve, verb, ""); w.Code != http.StatusOK {

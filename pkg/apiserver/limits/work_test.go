@@ -39,7 +39,7 @@ func serveAs(ctx context.Context, limits *BodyLimits, name, method, target strin
 		IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxtemplates", Subresource: subresource,
 	})
 	w := httptest.NewRecorder()
-	handler := WithBodies(handle, limits, func(*http.Request, *request.RequestInfo) bool { return false })
+	handler := withDeadlines(WithBodies(handle, limits, func(*http.Request, *request.RequestInfo) bool { return false }))
 	handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, target, body))
 	return w
 }
@@ -182,7 +182,7 @@ func TestWorkOfAnObject(t *testing.T) {
 	})
 }
 
-// TestLargeRequests: a user has at most half of the slots for patches and requests with large bodies. More wait, and
+// TestLargeRequests: a user has at most half of the slots for patches and other requests that may be large. More wait, and
 // are refused in the end. Small requests, and those of others, are not affected.
 func TestLargeRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

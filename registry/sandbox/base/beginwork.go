@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// SandboxWork is for how many bytes a sandbox counts that a request reads or deletes.
+// SandboxWork is for how many bytes each sandbox counts that a dry run of a claim takes, or that is listed for a release.
 const SandboxWork = 4 << 10
 
 // workKey is the key of the function of WithWork.

@@ -6,7 +6,10 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,19 +26,24 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
-// TestWorkOfReleases: a release counts as work by the sandboxes that it deletes, also in a dry run, and deletes none if
-// that is refused.
-func TestWorkOfReleases(t *testing.T) {
+// releases serves releases of claims that are stored with their sandboxes.
+type releases struct {
+	*sandboxclaim.ReleaseREST
+	fixture *registrytest.Fixture
+}
+
+// newReleases returns releases of which each deletion is admitted.
+func newReleases(t *testing.T, admit rest.ValidateObjectFunc) *releases {
+	t.Helper()
 	fixture := registrytest.New(t)
 	stores, err := NewStores(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider := Provider{Stores: stores, Binder: noBinder{},
-		ClaimLimits: validation.DefaultClaimLimits(), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(),
-		AdmitDelete: func(context.Context, string, string, *metav1.DeleteOptions) rest.ValidateObjectFunc {
-			return rest.ValidateAllObjectFunc
-		}}
+	provider := Provider{
+		Stores: stores, Binder: noBinder{}, ClaimLimits: validation.DefaultClaimLimits(), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(),
+		AdmitDelete: func(context.Context, string, string, *metav1.DeleteOptions) rest.ValidateObjectFunc { return admit },
+	}
 	storage, _, err := provider.NewStorage(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
@@ -45,28 +53,52 @@ func TestWorkOfReleases(t *testing.T) {
 			s.Destroy()
 		}
 	})
-	claim := registrytest.NewSandboxClaim("mine")
-	claim.UID, claim.Status.Phase = "uid", v1alpha1.SandboxClaimPhaseCompleted
-	txn := etcdtxn.NewClient(fixture.Etcd()).Txn()
+	served, ok := storage["sandboxclaims/release"].(*sandboxclaim.ReleaseREST)
+	if !ok {
+		t.Fatal("no release is served")
+	}
+	return &releases{served, fixture}
+}
+
+// store stores a claim that is completed with some sandboxes.
+func (r *releases) store(t *testing.T, name string, sandboxes int) {
+	t.Helper()
+	txn := etcdtxn.NewClient(r.fixture.Etcd()).Txn()
 	create := func(resource, name string, object runtime.Object) {
 		t.Helper()
 		group := schema.GroupResource{Group: v1alpha1.GroupName, Resource: resource}
-		stored := etcdtxn.NewResource(fixture.Config.ForResource(group), group.Group+"/"+group.Resource)
+		stored := etcdtxn.NewResource(r.fixture.Config.ForResource(group), group.Group+"/"+group.Resource)
 		if err := txn.Create(t.Context(), stored, stored.Key(registrytest.Namespace, name), object); err != nil {
 			t.Fatal(err)
 		}
 	}
-	create("sandboxclaims", claim.Name, claim)
-	for _, name := range []string{"a", "b", "c"} {
-		sandbox := registrytest.NewSandbox(name)
-		sandbox.UID = types.UID(name)
-		sandbox.Labels = map[string]string{v1alpha1.LabelClaimName: claim.Name}
+	claim := registrytest.NewSandboxClaim(name)
+	claim.UID, claim.Status.Phase = types.UID(name), v1alpha1.SandboxClaimPhaseCompleted
+	for i := range sandboxes {
+		sandbox := registrytest.NewSandbox(fmt.Sprintf("%s-%d", name, i))
+		sandbox.UID = types.UID(sandbox.Name)
+		sandbox.Labels = map[string]string{v1alpha1.LabelClaimName: name}
 		sandbox.Annotations = map[string]string{v1alpha1.AnnotationOwner: string(claim.UID)}
-		create("sandboxes", name, sandbox)
+		create("sandboxes", sandbox.Name, sandbox)
+		claim.Status.Sandboxes = append(claim.Status.Sandboxes, v1alpha1.ClaimedSandbox{Name: sandbox.Name})
 	}
+	create("sandboxclaims", name, claim)
 	if err := txn.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// release releases all sandboxes of a claim.
+func (r *releases) release(ctx context.Context, name string, dryRun ...string) (*v1alpha1.SandboxClaimRelease, error) {
+	obj, err := r.Create(ctx, name, &v1alpha1.SandboxClaimRelease{}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: dryRun})
+	answer, _ := obj.(*v1alpha1.SandboxClaimRelease)
+	return answer, err
+}
+
+// TestWorkOfReleases: a release counts as work by the sandboxes of the claim, and deletes none if that is refused.
+func TestWorkOfReleases(t *testing.T) {
+	r := newReleases(t, rest.ValidateAllObjectFunc)
+	r.store(t, "mine", 3)
 	busy := errors.New("busy")
 	for name, tc := range map[string]struct {
 		dryRun []string
@@ -77,18 +109,59 @@ func TestWorkOfReleases(t *testing.T) {
 			began += bytes
 			return func() { ended += bytes }, tc.refuse
 		})
-		release, ok := storage["sandboxclaims/release"].(*sandboxclaim.ReleaseREST)
-		if !ok {
-			t.Fatal("no release is served")
-		}
-		_, err := release.Create(ctx, claim.Name, &v1alpha1.SandboxClaimRelease{}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: tc.dryRun})
+		_, err := r.release(ctx, "mine", tc.dryRun...)
 		if !errors.Is(err, tc.refuse) || began != 3*base.SandboxWork || (ended == began) != (err == nil) {
 			t.Errorf("%s: %v, %d bytes of work began, and %d ended", name, err, began, ended)
 		}
 	}
-	for _, name := range []string{"a", "b", "c"} {
-		if len(fixture.Raw(t, "sandboxes", name)) == 0 {
+	for i := range 3 {
+		if name := fmt.Sprintf("mine-%d", i); len(r.fixture.Raw(t, "sandboxes", name)) == 0 {
 			t.Errorf("sandbox %s is gone", name)
 		}
+	}
+}
+
+// TestDeletesOfReleases: the releases of a namespace delete at most 32 sandboxes at a time, and all of them in the end.
+func TestDeletesOfReleases(t *testing.T) {
+	const each, atOnce = 16, 32
+	var mu sync.Mutex
+	running, most := 0, 0
+	full, proceed := make(chan struct{}), make(chan struct{})
+	r := newReleases(t, func(context.Context, runtime.Object) error {
+		mu.Lock()
+		running++
+		if most = max(most, running); running == atOnce && most == atOnce {
+			select {
+			case <-full:
+			default:
+				close(full)
+			}
+		}
+		mu.Unlock()
+		<-proceed
+		mu.Lock()
+		defer mu.Unlock()
+		running--
+		return nil
+	})
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		r.store(t, name, each)
+	}
+	ctx := registrytest.Context(t, "sandboxclaims", "release")
+	var done sync.WaitGroup
+	for _, name := range names {
+		done.Go(func() {
+			if answer, err := r.release(ctx, name); err != nil || len(answer.Status.Released) != each {
+				t.Errorf("%s: %+v, %v", name, answer, err)
+			}
+		})
+	}
+	<-full
+	time.Sleep(100 * time.Millisecond) // more would have begun by now
+	close(proceed)
+	done.Wait()
+	if most != atOnce {
+		t.Errorf("%d deletions ran at a time, want %d", most, atOnce)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // holdings finds claims and what is bound to them, for the subresources by which users
@@ -63,6 +64,11 @@ func (h *holdings) bound(ctx context.Context, claim *v1alpha1.SandboxClaim, name
 	if len(names) == 1 {
 		return h.one(ctx, claim, names[0])
 	}
+	end, err := base.BeginWork(ctx, len(claim.Status.Sandboxes)*base.SandboxWork)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
 	obj, err := h.sandboxes.List(ctx, &metainternalversion.ListOptions{
 		LabelSelector: labels.Set{v1alpha1.LabelClaimName: claim.Name}.AsSelector(),
 	})

@@ -26,11 +26,13 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// deletesAtOnce bounds what one release asks of etcd and of webhooks at the same time.
-const deletesAtOnce = 16
+// What releases ask of etcd and of webhooks at the same time, also in a dry run: deletesAtOnce sandboxes of one release,
+// namespaceDeletes of the releases in a namespace, and allDeletes of all.
+const deletesAtOnce, namespaceDeletes, allDeletes = 16, 32, 128
 
 // AdmitDelete returns the admission of the deletion of a sandbox by the user of ctx, as
 // admission does with every deletion of one.
@@ -42,6 +44,7 @@ type AdmitDelete func(ctx context.Context, namespace, name string, options *meta
 type ReleaseREST struct {
 	holdings
 	admit AdmitDelete
+	slots *fairness.Slots // of namespaces
 }
 
 var _ rest.NamedCreater = &ReleaseREST{}
@@ -49,7 +52,7 @@ var _ rest.NamedCreater = &ReleaseREST{}
 // NewReleaseREST returns the release of the sandboxes in one store that belong to the
 // claims in another.
 func NewReleaseREST(claims, sandboxes *genericregistry.Store, admit AdmitDelete) *ReleaseREST {
-	return &ReleaseREST{holdings: holdings{claims, sandboxes}, admit: admit}
+	return &ReleaseREST{holdings: holdings{claims, sandboxes}, admit: admit, slots: fairness.NewSlots(allDeletes, namespaceDeletes)}
 }
 
 // New returns an empty release.
@@ -87,11 +90,6 @@ func (r *ReleaseREST) Create(ctx context.Context, name string, obj runtime.Objec
 	if err != nil {
 		return nil, err
 	}
-	end, err := base.BeginWork(ctx, len(bound)*base.SandboxWork)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	released, remaining, err := r.delete(ctx, claim, bound, options.DryRun)
 	if len(options.DryRun) == 0 && len(released) > 0 {
 		addAuditAnnotations(ctx, claim, released)
@@ -162,10 +160,12 @@ func (r *ReleaseREST) delete(ctx context.Context, claim *v1alpha1.SandboxClaim, 
 	deletes.SetLimit(deletesAtOnce)
 	for _, sb := range bound {
 		deletes.Go(func() error {
-			if within.Err() != nil {
+			end, err := r.slots.Wait(within, claim.Namespace)
+			if err != nil {
 				late.Add(1)
 				return nil
 			}
+			defer end()
 			deleted, err := r.deleteOne(ctx, claim, sb, dryRun)
 			if deleted {
 				mu.Lock()

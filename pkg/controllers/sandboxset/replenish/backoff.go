@@ -41,7 +41,7 @@ func (b *backoff) next(revision string, o outcome, now time.Time) time.Duration 
 		*b = backoff{revision: revision}
 		return 0
 	case o.ended == 0:
-		return b.left(o, now)
+		return max(b.until.Sub(now), 0)
 	}
 	b.newestEnded = newestEnded
 	// Those that end during a pause are of the round before it.
@@ -49,16 +49,15 @@ func (b *backoff) next(revision string, o outcome, now time.Time) time.Duration 
 		b.pause = max(firstBackoff, min(2*b.pause, maxBackoff))
 		b.until = now.Add(b.pause)
 	}
-	return b.left(o, now)
+	return b.until.Sub(now)
 }
 
-// left returns how long the set must pause before it looks again: a sandbox may end the pause.
-func (b *backoff) left(o outcome, now time.Time) time.Duration {
-	left := max(b.until.Sub(now), 0)
-	if !o.nextProven.IsZero() {
-		left = min(left, o.nextProven.Sub(now))
+// untilProven returns after how long a sandbox may end the backoff; 0 is never.
+func (b *backoff) untilProven(o outcome, now time.Time) time.Duration {
+	if b.pause == 0 || o.nextProven.IsZero() {
+		return 0
 	}
-	return left
+	return o.nextProven.Sub(now)
 }
 
 // recordSuccess records that a sandbox of a revision was claimed. A reconcile might never

@@ -40,10 +40,6 @@ func TestBackoff(t *testing.T) {
 			{0, both(5, 1), current, s}, {s / 2, works(1), current, s / 2}, {s / 2, works(1), current, 0}, {0, both(7, 1), current, 2 * s},
 			{2 * s, works(6), current, 0}, {0, both(9, 6), current, 4 * s}, {0, works(9), current, 0}, ended(0, s),
 		},
-		"one proves soon that it keeps running": {
-			ended(0, s), ended(s, 2*s), {s, outcome{nextProven: epoch.Add(5 * s / 2)}, current, s / 2},
-			{s / 2, outcome{newestAvailable: made(5)}, current, 0}, ended(0, s),
-		},
 		"another template ends it":   {ended(0, s), ended(s, 2*s), {0, outcome{}, older, 0}, {0, both(5, 1), older, s}},
 		"ending in another template": {ended(0, s), ended(s, 2*s), {0, both(1, 0), older, s}},
 	}

@@ -390,10 +390,17 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 	f.pass(8 * time.Second)
 	f.reconcile()
 	f.sync()
-	f.start(f.wantPooled(3)...)
+	// Those that keep running do, although no event comes.
+	f.startAt(f.clock.Now(), f.wantPooled(3)...)
 	f.sync()
-	f.reconcile()
+	if got := f.reconcile().RequeueAfter; got <= provenAfter-2*time.Second || got > provenAfter { // times have whole seconds
+		t.Errorf("while they have to prove that they keep running, requeue after %s", got)
+	}
 	f.wantStatus(3, 3, 3, 3)
+	f.pass(provenAfter)
+	if got := f.reconcile().RequeueAfter; got != 0 {
+		t.Errorf("when they have, requeue after %s", got)
+	}
 	f.wantConditions("Available True SandboxesAvailable: ", "RolledOut True RolledOut: ")
 	round()
 	if got := f.reconcile().RequeueAfter; got != time.Second {

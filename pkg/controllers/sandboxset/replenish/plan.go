@@ -31,6 +31,8 @@ type delays struct {
 	backoff time.Duration
 	// refill is for how long nothing is created or removed, because claims keep coming.
 	refill time.Duration
+	// proven is after how long a sandbox may end the backoff; 0 is never.
+	proven time.Duration
 	// isFailing is true while sandboxes of the revision fail, also between two rounds of backoff.
 	isFailing bool
 }

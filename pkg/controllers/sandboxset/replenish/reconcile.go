@@ -74,7 +74,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	return reconcile.Result{RequeueAfter: queue.MinRequeue(
 		requeueAfterPlan(&o.pool, p, d, done.isFinished, isConflict, c.options.QuietPeriod),
-		o.target.requeueAfter, o.demandRequeueAfter, o.burst.requeueAfter, p.requeueAfter, counts.blocked.requeueAfter, statusAfter,
+		d.proven, o.target.requeueAfter, o.demandRequeueAfter, o.burst.requeueAfter, p.requeueAfter, counts.blocked.requeueAfter, statusAfter,
 	)}, nil
 }
 
@@ -127,7 +127,7 @@ func (c *Controller) noteCount(o *observation, counts *poolCounts) delays {
 		s.claimRate.recordCount(available, o.counting.claimed, cost)
 		d.refill = s.claimRate.refillDelay(o.desired(), o.now)
 		d.backoff = s.backoff.next(o.target.revision, counts.outcome, o.now)
-		d.isFailing = s.backoff.pause > 0
+		d.isFailing, d.proven = s.backoff.pause > 0, s.backoff.untilProven(counts.outcome, o.now)
 		var length time.Duration
 		if shortSince, length = s.shortage.recordCount(available, o.replicas(), o.now); length > 0 {
 			replenishDuration.Observe(length.Seconds())
