@@ -215,7 +215,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = drain.New(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
-		return limits.WithConnections(handler)
+		return limits.WithConnections(handler, config.RequestTimeout)
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}

@@ -131,7 +131,7 @@ func (l *BodyLimits) read(req *http.Request) (io.ReadCloser, error) {
 		expected = l.maxBytes
 	}
 	slow := &slowBody{
-		slots: l.slots, req: req, deadlines: deadlinesOf(req),
+		slots: l.slots, req: req,
 		deadline: clock.RealClock{}.Now().Add(l.timeout + time.Duration(expected/bodyRate)*time.Second),
 	}
 	timer := time.AfterFunc(l.slowAfter, slow.begin)
@@ -159,10 +159,9 @@ func (l *BodyLimits) read(req *http.Request) (io.ReadCloser, error) {
 // slowBody gives a body that is being read a slot and a deadline, if it is slow. Where there is no slot, the deadline is
 // over at once. Most bodies arrive with the headers and need neither.
 type slowBody struct {
-	slots     *fairness.Slots
-	req       *http.Request
-	deadlines *deadlines
-	deadline  time.Time
+	slots    *fairness.Slots
+	req      *http.Request
+	deadline time.Time
 
 	mu      sync.Mutex
 	isRead  bool
@@ -181,7 +180,7 @@ func (b *slowBody) begin() {
 	if b.release, ok = b.slots.Take(accountOf(b.req)); !ok {
 		b.refused, b.deadline = true, past
 	}
-	b.deadlines.setRead(b.deadline)
+	deadlinesOf(b.req).setRead(b.deadline)
 }
 
 // end is called when the body is read, with the error of that. It releases the slot, and reports whether there was
@@ -193,7 +192,7 @@ func (b *slowBody) end(err error) (refused bool) {
 	if b.release != nil {
 		b.release()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			b.deadlines.setRead(time.Time{})
+			deadlinesOf(b.req).setRead(time.Time{})
 		}
 	}
 	return b.refused

@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
@@ -38,7 +39,7 @@ func startBodyServer(t *testing.T, limits *BodyLimits) *bodyServer {
 		}
 	})
 	isLongRunning := func(_ *http.Request, info *request.RequestInfo) bool { return info.Subresource == "proxy" }
-	handler := withDeadlines(WithBodies(echo, limits, isLongRunning))
+	handler := withDeadlines(WithBodies(echo, limits, isLongRunning), time.Minute, clock.RealClock{})
 	s := &bodyServer{limits: limits, Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := request.WithUser(req.Context(), &user.DefaultInfo{Name: req.Header.Get("User")})
 		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{

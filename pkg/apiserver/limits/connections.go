@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/sandlot-io/sandlot/pkg/connections"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/memory"
@@ -33,9 +35,9 @@ const (
 var headerLimits = connections.HeaderLimits{Fields: 200, Bytes: 256 << 10}
 
 // WithConnections marks connections with requests as busy, and refuses requests with too many header fields, or with
-// too long ones. The handlers inside can set deadlines. It has to be outside of all other handlers.
-func WithConnections(handler http.Handler) http.Handler {
-	return connections.Handler(withDeadlines(handler), headerLimits)
+// too long ones. Responses have deadlines, by the time limit of requests. It has to be outside of all other handlers.
+func WithConnections(handler http.Handler, limit time.Duration) http.Handler {
+	return connections.Handler(withDeadlines(handler, limit, clock.RealClock{}), headerLimits)
 }
 
 // OpenConnections returns how many connections the memory of this process allows.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // deadlines sets the deadlines of a request until its outermost handler has returned. The generic timeout lets that
@@ -21,11 +23,13 @@ type deadlines struct {
 // deadlinesKey is the key of the deadlines of a request in its context.
 type deadlinesKey struct{}
 
-// withDeadlines lets the handlers inside set deadlines by deadlinesOf. It has to be outside of the generic timeout.
-func withDeadlines(handler http.Handler) http.Handler {
+// withDeadlines sets the deadline of each response, and lets the handlers inside set others by deadlinesOf. It has to be
+// outside of the generic timeout. limit is the time limit of requests.
+func withDeadlines(handler http.Handler, limit time.Duration, clock clock.PassiveClock) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d := &deadlines{controller: http.NewResponseController(w)}
 		defer d.end()
+		_ = d.controller.SetWriteDeadline(clock.Now().Add(limit + responseGrace)) // every connection of the server has deadlines
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), deadlinesKey{}, d)))
 	})
 }
@@ -40,7 +44,7 @@ func (d *deadlines) setRead(at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.controller != nil {
-		_ = d.controller.SetReadDeadline(at) // every connection of the server has deadlines
+		_ = d.controller.SetReadDeadline(at) // as above
 	}
 }
 

@@ -28,7 +28,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 	for name, late := range map[string]http.HandlerFunc{
 		"responses": respond.ServeHTTP,
 		"bodies": func(_ http.ResponseWriter, req *http.Request) {
-			body := &slowBody{slots: fairness.NewSlots(1, 1), req: req, deadlines: deadlinesOf(req), deadline: past}
+			body := &slowBody{slots: fairness.NewSlots(1, 1), req: req, deadline: past}
 			body.begin()
 			body.end(nil)
 		},
@@ -46,7 +46,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 				close(begun)
 				<-returned
 				late(w, req)
-			}), never))
+			}), never), time.Minute, clock.RealClock{})
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				defer close(returned)
 				handler.ServeHTTP(w, req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "list"})))

@@ -31,24 +31,23 @@ const (
 	maxUnread, maxUnreadOfUser = 512, 64
 )
 
-// WithResponseDeadline ends responses whose clients do not read: when the time limit of their requests is over by
-// responseGrace, and sooner those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority
-// and fairness. The generic timeout does not end them: it waits for the write that stands. Long-running requests
-// have no deadline here; watches have their own, for each write. It has to be inside of authentication
-// and of WithConnections.
+// WithResponseDeadline ends responses whose clients do not read: at the deadline that WithConnections has set, and sooner
+// those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority and fairness. The generic timeout
+// does not end them: it waits for the write that stands. Long-running requests have no deadline here; watches have their
+// own, for each write. It has to be inside of authentication and of WithConnections.
 func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
 	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		var bounded *boundedResponse
-		var deadline time.Time // of HTTP/1, the connection may have that of an earlier request
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && !config.LongRunningFunc(req, info) {
-			deadline = clock.Now().Add(config.RequestTimeout + responseGrace)
-			bounded = &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
-			w = responsewriter.WrapForHTTP1Or2(bounded)
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || config.LongRunningFunc(req, info) {
+			deadlinesOf(req).setWrite(time.Time{})
+			handler.ServeHTTP(w, req)
+			return
 		}
-		deadlinesOf(req).setWrite(deadline)
-		handler.ServeHTTP(w, req)
-		if bounded != nil && req.ProtoMajor >= 2 {
+		deadline := clock.Now().Add(config.RequestTimeout + responseGrace)
+		bounded := &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(bounded), req)
+		if req.ProtoMajor >= 2 {
 			bounded.flush()
 		}
 	})

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/fairness"
@@ -39,7 +40,7 @@ func serveAs(ctx context.Context, limits *BodyLimits, name, method, target strin
 		IsResourceRequest: true, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxtemplates", Subresource: subresource,
 	})
 	w := httptest.NewRecorder()
-	handler := withDeadlines(WithBodies(handle, limits, func(*http.Request, *request.RequestInfo) bool { return false }))
+	handler := withDeadlines(WithBodies(handle, limits, func(*http.Request, *request.RequestInfo) bool { return false }), time.Minute, clock.RealClock{})
 	handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, target, body))
 	return w
 }
