@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +20,12 @@ import (
 )
 
 // TestDryRunsAtOnce sends hundreds of dry runs at a time: creates of 60 KB, small patches and updates of a large object, and
-// small requests about many sandboxes. Nothing of them is stored, so no limit of writes counts them. A user has two of them running at a time on up to four processors,
-// and the load takes processors too, so claims of others may take ten times as long on a quiet machine.
+// small requests about many sandboxes. Nothing of them is stored, so no limit of writes counts them. A user has two of the
+// largest running at a time on up to four processors, and the load takes processors too. So claims of others may take ten
+// times as long on a quiet machine, or the time for which two dry runs may have both of two processors.
 func TestDryRunsAtOnce(t *testing.T) {
 	expect.LongOnly(t)
-	const atOnce = 200
+	const atOnce, bothProcessors = 200, 100 * time.Millisecond
 	s := startServer(t)
 	client := s.as(t, eve)
 	template := builders.Template("large")
@@ -87,12 +89,13 @@ func TestDryRunsAtOnce(t *testing.T) {
 				}
 			})
 		}
+		time.Sleep(3 * time.Second) // what is refused is so after a second
 		abused := innocent.median(t)
 		stop()
 		load.Wait()
 		t.Logf("%s: %d dry runs were answered, and %d refused; an innocent claim takes %s alone and %s now",
 			name, done.Load(), refused.Load(), innocent.alone, abused)
-		if limit := max(10*innocent.alone, unnoticed); abused > limit {
+		if limit := max(10*innocent.alone, bothProcessors); abused > limit {
 			t.Errorf("%s: an innocent claim takes %s, more than %s", name, abused, limit)
 		}
 	}
