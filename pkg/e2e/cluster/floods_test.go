@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -44,14 +45,12 @@ func TestFloodsOfOneUser(t *testing.T) {
 	eve, ann := s.user(t, "eve"), s.user(t, "ann")
 	const large = 40 // together more than a client receives of a response that it does not read
 	templates := eve.SandboxTemplates(flooded)
+	var stored *v1alpha1.SandboxTemplate
 	for i := range large {
-		if _, err := templates.Create(t.Context(), builders.LargeTemplate(fmt.Sprintf("large-%d", i)), metav1.CreateOptions{}); err != nil {
+		var err error
+		if stored, err = templates.Create(t.Context(), builders.LargeTemplate(fmt.Sprintf("large-%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	stored, err := templates.Get(t.Context(), "large-0", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
 	}
 	const claims = 40
 	expect.FilledPool(t, s, calm, 2*claims)
@@ -82,7 +81,7 @@ func TestFloodsOfOneUser(t *testing.T) {
 		request func(ctx context.Context) error
 	}{
 		{"dry-run patches", 200, func(ctx context.Context) error {
-			_, err := templates.Patch(ctx, "large-0", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: dryRun})
+			_, err := templates.Patch(ctx, stored.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: dryRun})
 			return err
 		}},
 		{"dry-run updates", 200, func(ctx context.Context) error {
@@ -95,7 +94,9 @@ func TestFloodsOfOneUser(t *testing.T) {
 		}},
 		{"lists", 200, func(ctx context.Context) error { return list(ctx, true) }},
 		{"unread lists", 100, func(ctx context.Context) error { return list(ctx, false) }},
-		{"watches", 2000, func(ctx context.Context) error { return watchFor(ctx, templates, 5*time.Second) }},
+		{"watches", 2000, func(ctx context.Context) error {
+			return watchFor(ctx, templates, stored.ResourceVersion, 5*time.Second)
+		}},
 	} {
 		t.Run(flood.name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
@@ -120,14 +121,14 @@ func TestFloodsOfOneUser(t *testing.T) {
 	}
 }
 
-// watchFor watches for a time.
-func watchFor(ctx context.Context, templates v1alpha1.SandboxTemplateInterface, how time.Duration) error {
-	w, err := templates.Watch(ctx, metav1.ListOptions{ResourceVersion: "0"})
+// watchFor watches what comes after a version, for a time.
+func watchFor(ctx context.Context, templates typed.SandboxTemplateInterface, after string, long time.Duration) error {
+	w, err := templates.Watch(ctx, metav1.ListOptions{ResourceVersion: after})
 	if err != nil {
 		return err
 	}
 	defer w.Stop()
-	for end := time.After(how); ; {
+	for end := time.After(long); ; {
 		select {
 		case _, ok := <-w.ResultChan():
 			if !ok {
