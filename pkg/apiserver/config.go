@@ -207,10 +207,11 @@ func (cfg *Config) Complete() CompletedConfig {
 			Scheme: scheme.Scheme, Codecs: scheme.Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
 		handler = limits.WithBodies(withClaimOptions(handler), limits.NewBodyLimits(config.MaxRequestBodyBytes, c.extraConfig.ExemptWriters), config.LongRunningFunc)
-		reads := limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits)
-		limited := limits.WithReadLimits(byMethod{http.MethodDelete: limits.WithoutConvertedDeletions(handler), others: reads})
-		handler = byMethod{http.MethodGet: limited, http.MethodHead: limited, http.MethodDelete: limited, others: handler}
-		handler = limits.WithResponseDeadline(limits.WithUpgradeLimits(handler, limits.OpenConnections()), config, clock.RealClock{})
+		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
+		handler = byMethod{
+			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithDeletionLimits(handler), others: handler,
+		}
+		handler = limits.WithResponseDeadline(limits.WithUpgradeLimits(handler, limits.OpenConnections()), config.LongRunningFunc, clock.RealClock{})
 		handler = limits.WithBoundedSelectors(chain(handler, config))
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = drain.New(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

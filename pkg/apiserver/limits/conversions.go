@@ -51,17 +51,6 @@ func mayBeConverted(req *http.Request) bool {
 	return strings.Contains(strings.ToLower(req.Header.Get("Accept")), "as=")
 }
 
-// WithoutConvertedDeletions answers requests that delete many objects with the objects themselves. As a Table they
-// would be encoded as a whole, as often as a user likes with a dry run.
-func WithoutConvertedDeletions(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "deletecollection" && mayBeConverted(req) {
-			req.Header.Set("Accept", runtime.ContentTypeJSON)
-		}
-		handler.ServeHTTP(w, req)
-	})
-}
-
 // tableConversions are the conversions that the generic handlers do.
 type tableConversions struct{}
 

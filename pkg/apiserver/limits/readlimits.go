@@ -22,9 +22,6 @@ import (
 const (
 	// maxLists is how many lists are handled at a time, and maxListsOfUser how many of them are of one user.
 	maxLists, maxListsOfUser = 256, 32
-	// maxDeletions is how many deletecollections are handled at a time, and maxDeletionsOfUser how many of them are of
-	// one user. The namespace controller of Kubernetes has ten.
-	maxDeletions, maxDeletionsOfUser = 48, 12
 	// maxGets is how many other reads are handled at a time, such as gets and those of OpenAPI, and
 	// maxGetsOfUser how many of them are of one user.
 	maxGets, maxGetsOfUser = 2048, 256
@@ -32,25 +29,21 @@ const (
 
 // WithReadLimits refuses a list or another read with 429 if its user has too many under way. Each has a seat of API
 // priority and fairness, which all ServiceAccounts share, until its client has read the response: without this, a
-// user who reads none of them takes all seats. A deletecollection, which may read all objects of a namespace although it
-// deletes none, has a limit of its own. AccountOf says who a user counts for. It has to be inside of authentication.
+// user who reads none of them takes all seats. AccountOf says who a user counts for. It has to be inside of
+// authentication.
 func WithReadLimits(handler http.Handler) http.Handler {
 	lists, gets := fairness.NewSlots(maxLists, maxListsOfUser), fairness.NewSlots(maxGets, maxGetsOfUser)
-	deletions := fairness.NewSlots(maxDeletions, maxDeletionsOfUser)
 	converted := newConvertedLists()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		reader, known := request.UserFrom(req.Context())
 		// Anonymous requests get no more than the health of the server, which probes have to get.
-		if !ok || !known || reader.GetName() == user.Anonymous || info.Verb == "watch" || info.Verb == "delete" || info.Subresource == "proxy" {
+		if !ok || !known || reader.GetName() == user.Anonymous || info.Verb == "watch" || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		slots, what := gets, "reads"
-		switch info.Verb {
-		case "deletecollection":
-			slots, what = deletions, "deletions of collections"
-		case "list":
+		slots := gets
+		if info.Verb == "list" {
 			slots = lists
 			if mayBeConverted(req) {
 				budget := &listBudget{budgets: converted.of(reader), account: accountOf(req), isWhole: req.URL.Query().Get("includeObject") == string(metav1.IncludeObject)}
@@ -60,7 +53,7 @@ func WithReadLimits(handler http.Handler) http.Handler {
 		}
 		release, ok := slots.Take(accountOf(req))
 		if !ok {
-			refuse(w, req, info, apierrors.NewTooManyRequests("too many "+what+" of this user are under way, please try again later", 1))
+			refuse(w, req, info, apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1))
 			return
 		}
 		defer release()

@@ -18,24 +18,28 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 )
 
-// TestReadLimits checks that a user whose lists or gets do not end is refused more, and that all else goes
-// through: what others read, watches, and requests to sandboxes.
+// TestReadLimits checks that a user whose lists, gets or deletecollections do not end is refused more, and that all else
+// goes through: what others read and delete, single deletions, watches, and requests to sandboxes.
 func TestReadLimits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	type stands struct{}
-	handler := WithReadLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handle := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if req.Context().Value(stands{}) != nil {
 			began <- struct{}{}
 			<-end
 		}
-	}))
+	})
+	reads, deletions := WithReadLimits(handle), WithDeletionLimits(handle)
 	do := func(ctx context.Context, name, verb, subresource string) *httptest.ResponseRecorder {
 		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: name})
 		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
 			IsResourceRequest: true, Verb: verb, APIGroup: v1alpha1.GroupName, APIVersion: "v1alpha1", Resource: "sandboxes", Subresource: subresource,
 		})
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		w, handler, method := httptest.NewRecorder(), reads, http.MethodGet
+		if verb == "delete" || verb == "deletecollection" {
+			handler, method = deletions, http.MethodDelete
+		}
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/", nil))
 		return w
 	}
 	const eve = "system:serviceaccount:team:eve"
@@ -153,7 +157,7 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s as %q: converted %t, may be %t", tc.group, tc.accept, converted, may)
 		}
 		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: "deletecollection"}))
-		WithoutConvertedDeletions(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		WithDeletionLimits(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 			if mayBeConverted(req) {
 				t.Errorf("a deletion as %q is converted", tc.accept)
 			}

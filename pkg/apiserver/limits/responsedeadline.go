@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/connections"
@@ -34,6 +33,9 @@ const (
 // deadlines sets the deadlines of a request until its outermost handler has returned. The generic timeout lets that
 // return while the handlers inside still run, and the writer of HTTP/2 may not be used then.
 type deadlines struct {
+	// response is the deadline of the response that withDeadlines has set.
+	response time.Time
+
 	mu sync.Mutex
 	// controller is nil when the outermost handler has returned.
 	controller *http.ResponseController
@@ -46,9 +48,9 @@ type deadlinesKey struct{}
 // outside of the generic timeout. limit is the time limit of requests.
 func withDeadlines(handler http.Handler, limit time.Duration, clock clock.PassiveClock) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		d := &deadlines{controller: http.NewResponseController(w)}
+		d := &deadlines{controller: http.NewResponseController(w), response: clock.Now().Add(limit + responseGrace)}
 		defer d.end()
-		_ = d.controller.SetWriteDeadline(clock.Now().Add(limit + responseGrace)) // every connection of the server has deadlines
+		_ = d.controller.SetWriteDeadline(d.response) // every connection of the server has deadlines
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), deadlinesKey{}, d)))
 	})
 }
@@ -87,17 +89,16 @@ func (d *deadlines) end() {
 // those that a user has beyond maxUnreadOfUser. Each of them has a seat of API priority and fairness. The generic timeout
 // does not end them: it waits for the write that stands. Long-running requests have no deadline here; watches have their
 // own, for each write. It has to be inside of authentication and of WithConnections.
-func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config, clock clock.PassiveClock) http.Handler {
+func WithResponseDeadline(handler http.Handler, isLongRunning request.LongRunningRequestCheck, clock clock.PassiveClock) http.Handler {
 	unread := fairness.NewSlots(maxUnread, maxUnreadOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || config.LongRunningFunc(req, info) {
+		if !ok || isLongRunning(req, info) {
 			deadlinesOf(req).setWrite(time.Time{})
 			handler.ServeHTTP(w, req)
 			return
 		}
-		deadline := clock.Now().Add(config.RequestTimeout + responseGrace)
-		bounded := &boundedResponse{ResponseWriter: w, req: req, deadline: deadline, clock: clock, unread: unread}
+		bounded := &boundedResponse{ResponseWriter: w, req: req, clock: clock, unread: unread}
 		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(bounded), req)
 		if req.ProtoMajor >= 2 {
 			bounded.flush()
@@ -108,14 +109,12 @@ func WithResponseDeadline(handler http.Handler, config *genericapiserver.Config,
 // boundedResponse is a response that ends if its client does not read it.
 type boundedResponse struct {
 	http.ResponseWriter
-	req      *http.Request
-	deadline time.Time
-	clock    clock.PassiveClock
-	unread   *fairness.Slots
+	req    *http.Request
+	clock  clock.PassiveClock
+	unread *fairness.Slots
 	// began is when the first write began.
 	began time.Time
-	// mu is held when a write returns, and while one that stands gets a deadline: the writer of HTTP/2 has none
-	// after its handler.
+	// mu is held when a write returns, and while one that stands gets another deadline, so that no later one gets it.
 	mu sync.Mutex
 }
 
@@ -154,7 +153,7 @@ func (r *boundedResponse) write(do func()) {
 // With HTTP/2, a write that has a deadline does not return if the client reads nothing from the whole connection.
 // Then the connection is closed.
 func (r *boundedResponse) bound(returned chan struct{}) {
-	until := r.deadline
+	until := deadlinesOf(r.req).response
 	if release, ok := r.slot(returned); ok {
 		defer release()
 	} else {

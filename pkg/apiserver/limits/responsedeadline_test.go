@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -35,9 +34,9 @@ func (d *deadlineRecorder) SetWriteDeadline(at time.Time) error {
 // TestResponseDeadline checks that each response has a deadline, except for those of long-running requests.
 func TestResponseDeadline(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	config := &genericapiserver.Config{RequestTimeout: time.Minute, LongRunningFunc: func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }}
+	isLongRunning := func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }
 	clock := clocktesting.NewFakePassiveClock(now)
-	handler := withDeadlines(WithResponseDeadline(http.NotFoundHandler(), config, clock), config.RequestTimeout, clock)
+	handler := withDeadlines(WithResponseDeadline(http.NotFoundHandler(), isLongRunning, clock), time.Minute, clock)
 	for verb, want := range map[string]time.Time{"list": now.Add(time.Minute + responseGrace), "patch": now.Add(time.Minute + responseGrace), "watch": {}} {
 		w := &deadlineRecorder{ResponseWriter: httptest.NewRecorder()}
 		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: verb})
@@ -52,8 +51,7 @@ func TestResponseDeadline(t *testing.T) {
 // queue, does not use its writer, which HTTP/2 has taken back. The race detector sees uses that do no harm by chance.
 func TestRequestsThatAreGivenUp(t *testing.T) {
 	never := func(*http.Request, *request.RequestInfo) bool { return false }
-	config := &genericapiserver.Config{RequestTimeout: time.Minute, LongRunningFunc: never}
-	respond := WithResponseDeadline(http.NotFoundHandler(), config, clock.RealClock{})
+	respond := WithResponseDeadline(http.NotFoundHandler(), never, clock.RealClock{})
 	for name, late := range map[string]http.HandlerFunc{
 		"responses": respond.ServeHTTP,
 		"bodies": func(_ http.ResponseWriter, req *http.Request) {
