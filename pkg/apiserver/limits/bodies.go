@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/pkg/memory"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // BodyLimits bound how long bodies of requests may take.
@@ -51,9 +52,9 @@ const (
 	largeMemory = 8 << 20
 	// smallBody is up to how many bytes the body of a create needs no slots, except that of a dry run.
 	smallBody = 8 << 10
-	// workUnit is how many bytes of a body or of what is worked on count for one slot of work: see base.BeginWork. A
-	// request has at most maxWork slots.
-	workUnit = 4 << 10
+	// workUnit is how many bytes of a body or of what is worked on count for one slot of work, as a sandbox does: see
+	// base.BeginWork. A request has at most maxWork slots.
+	workUnit = base.SandboxWork
 	maxWork  = 16
 )
 

@@ -103,11 +103,11 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interf
 			s.expectations.deleteObserved(after.UID)
 		}
 		w.recordStartDuration(s, after)
-		if claimed && isRunning(after) {
-			s.backoff.recordSuccess(revisionOf(before))
-		}
 		if claimed {
 			s.recordClaim(now)
+			if isRunning(after) {
+				s.backoff.recordSuccess(revisionOf(before))
+			}
 		}
 	})
 	if claimed {
