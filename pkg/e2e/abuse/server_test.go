@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,21 +191,7 @@ func (s *server) innocent(t testing.TB) *innocent {
 // median claims sandboxes one by one, and returns how long a claim takes.
 func (i *innocent) median(t testing.TB) time.Duration {
 	t.Helper()
-	var took []time.Duration
-	for range samples {
-		claim := builders.Claim("", 1)
-		claim.GenerateName = "claim-"
-		began := time.Now()
-		created, err := i.server.SandboxClaims(i.namespace).Create(t.Context(), claim, metav1.CreateOptions{})
-		took = append(took, time.Since(began))
-		if err != nil {
-			t.Fatalf("an innocent claim after %s: %v", took[len(took)-1], err)
-		}
-		expect.Claimed(t, created, 1)
-	}
-	expect.FullPool(t, i.server, i.namespace, "pool", 2*samples)
-	slices.Sort(took)
-	return took[len(took)/2]
+	return expect.ClaimTimes(t, i.server, i.namespace, samples)[samples/2]
 }
 
 // undisturbed requires that the user hardly notices what goes on. A machine that is busy

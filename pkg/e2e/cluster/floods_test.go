@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,9 +53,8 @@ func TestFloodsOfOneUser(t *testing.T) {
 	}
 	const claims = 40
 	expect.FilledPool(t, s, calm, 2*claims)
-	measureClaims(t, s, ann, claims) // connections are made
-	alone := measureClaims(t, s, ann, claims)
-	t.Logf("alone: %s", alone)
+	expect.ClaimTimes(t, ann, calm, claims) // connections are made
+	alone := expect.ClaimTimes(t, ann, calm, claims)
 
 	dryRun := []string{metav1.DryRunAll}
 	list := func(ctx context.Context, read bool) error {
@@ -113,10 +111,10 @@ func TestFloodsOfOneUser(t *testing.T) {
 					}
 				})
 			}
-			now := measureClaims(t, s, ann, claims)
-			stop()
-			running.Wait()
-			t.Logf("alone: %s; now: %s, with %d requests answered and %d not", alone, now, done.Load(), failed.Load())
+			defer running.Wait()
+			defer stop()
+			now := expect.ClaimTimes(t, ann, calm, claims)
+			t.Logf("alone: %s; now: %s, with %d requests answered and %d not", describe(alone), describe(now), done.Load(), failed.Load())
 		})
 	}
 }
@@ -142,29 +140,7 @@ func watchFor(ctx context.Context, templates typed.SandboxTemplateInterface, aft
 	}
 }
 
-// claimTimes are times of claims.
-type claimTimes struct{ median, longest time.Duration }
-
-func (c claimTimes) String() string { return fmt.Sprintf("median %s, longest %s", c.median, c.longest) }
-
-// measureClaims claims sandboxes of the pool one by one, and returns how long that took. All of the claims must be
-// answered.
-func measureClaims(t *testing.T, s *site, who *clients, claims int) claimTimes {
-	t.Helper()
-	var took []time.Duration
-	for range claims {
-		claim := builders.Claim("", 1)
-		claim.GenerateName = "claim-"
-		began := time.Now()
-		created, err := who.SandboxClaims(calm).Create(t.Context(), claim, metav1.CreateOptions{})
-		took = append(took, time.Since(began))
-		if err != nil {
-			t.Errorf("a claim after %s: %v", took[len(took)-1], err)
-			continue
-		}
-		expect.Claimed(t, created, 1)
-	}
-	expect.FullPool(t, s, calm, "pool", int32(2*claims))
-	slices.Sort(took)
-	return claimTimes{took[len(took)/2], took[len(took)-1]}
+// describe returns the median and the longest of some times, the shortest of which is the first.
+func describe(times []time.Duration) string {
+	return fmt.Sprintf("median %s, longest %s", times[len(times)/2], times[len(times)-1])
 }

@@ -62,6 +62,27 @@ func FullPool(t testing.TB, agents typed.AgentsV1alpha1Interface, namespace, nam
 	})
 }
 
+// ClaimTimes claims n sandboxes of the set "pool" of 2n one by one, and waits until it is full again. It returns how long
+// the claims took, the shortest time first. All of them have to be answered at once.
+func ClaimTimes(t testing.TB, agents typed.AgentsV1alpha1Interface, namespace string, n int) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range n {
+		claim := builders.Claim("", 1)
+		claim.GenerateName = "claim-"
+		began := time.Now()
+		created, err := agents.SandboxClaims(namespace).Create(t.Context(), claim, metav1.CreateOptions{})
+		took = append(took, time.Since(began))
+		if err != nil {
+			t.Fatalf("a claim after %s: %v", took[len(took)-1], err)
+		}
+		Claimed(t, created, 1)
+	}
+	FullPool(t, agents, namespace, "pool", int32(2*n))
+	slices.Sort(took)
+	return took
+}
+
 // Claimed requires that a claim is Completed with so many sandboxes, each with
 // an address, and returns their names.
 func Claimed(t testing.TB, claim *v1alpha1.SandboxClaim, replicas int) []string {

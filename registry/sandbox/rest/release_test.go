@@ -15,11 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/store/etcdtxn"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
@@ -36,22 +34,8 @@ type releases struct {
 func newReleases(t *testing.T, admit rest.ValidateObjectFunc) *releases {
 	t.Helper()
 	fixture := registrytest.New(t)
-	stores, err := NewStores(fixture.Scheme, fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := Provider{
-		Stores: stores, Binder: noBinder{}, ClaimLimits: validation.DefaultClaimLimits(), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(),
+	storage, _ := newStorage(t, fixture, &Provider{
 		AdmitDelete: func(context.Context, string, string, *metav1.DeleteOptions) rest.ValidateObjectFunc { return admit },
-	}
-	storage, _, err := provider.NewStorage(fixture.Scheme, fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, s := range storage {
-			s.Destroy()
-		}
 	})
 	served, ok := storage["sandboxclaims/release"].(*sandboxclaim.ReleaseREST)
 	if !ok {

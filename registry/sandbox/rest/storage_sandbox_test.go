@@ -45,14 +45,15 @@ func (noBinder) CheckSource(context.Context, *v1alpha1.SandboxClaim) error {
 	return errors.New("called")
 }
 
-func TestNewStorage(t *testing.T) {
-	fixture := registrytest.New(t)
+// newStorage returns what a provider serves, and its claims. The stores and the binder of the provider are set here.
+func newStorage(t *testing.T, fixture *registrytest.Fixture, provider *Provider) (map[string]rest.Storage, *genericregistry.Store) {
+	t.Helper()
 	stores, err := NewStores(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider := Provider{Stores: stores, Binder: noBinder{},
-		ClaimLimits: validation.DefaultClaimLimits(), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
+	provider.Stores, provider.Binder = stores, noBinder{}
+	provider.ClaimLimits, provider.Authorizer = validation.DefaultClaimLimits(), authorizerfactory.NewAlwaysAllowAuthorizer()
 	storage, claims, err := provider.NewStorage(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +63,12 @@ func TestNewStorage(t *testing.T) {
 			s.Destroy()
 		}
 	})
+	return storage, claims
+}
+
+func TestNewStorage(t *testing.T) {
+	fixture, provider := registrytest.New(t), &Provider{}
+	storage, claims := newStorage(t, fixture, provider)
 
 	want := []string{
 		"sandboxclaims", "sandboxclaims/release", "sandboxclaims/runtimeaccess", "sandboxclaims/status", "sandboxes", "sandboxes/proxy", "sandboxes/status",
@@ -78,7 +85,7 @@ func TestNewStorage(t *testing.T) {
 		"sandboxtemplates": storage["sandboxtemplates"].(*accesscheck.REST).Store,
 	} {
 		want := map[string]*genericregistry.Store{
-			"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets, "sandboxtemplates": stores.SandboxTemplates,
+			"sandboxes": provider.Stores.Sandboxes, "sandboxsets": provider.Stores.SandboxSets, "sandboxtemplates": provider.Stores.SandboxTemplates,
 		}[resource]
 		if got.Storage.Storage != want.Storage.Storage {
 			t.Errorf("%s are served from another storage than the store's", resource)
