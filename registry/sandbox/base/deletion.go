@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// lookForLeft bounds what a deletion waits for its warnings. It is done by then.
+// lookForLeft bounds what a deletion waits for its warnings. It is done by then, and does without them.
 const lookForLeft = 2 * time.Second
 
 // DeletionWarnings computes warnings about objects that a deletion leaves behind.
@@ -74,7 +74,9 @@ func (l *DeletionWarnings) note(ctx context.Context, admit rest.ValidateObjectFu
 		}
 		within, cancel := context.WithTimeout(ctx, lookForLeft)
 		defer cancel()
-		Warn(ctx, l.Warnings(within, deleted))
+		if WaitForProcessor(within) == nil {
+			Warn(ctx, l.Warnings(within, deleted))
+		}
 	}
 }
 

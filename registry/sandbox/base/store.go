@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
 )
 
 // UpdateStrategy is a strategy of updates of a resource or subresource.
@@ -35,7 +36,9 @@ func NewStore(store *genericregistry.Store, strategy MainStrategy, options *gene
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy = strategy, strategy, strategy
 	store.ResetFieldsStrategy = strategy
 	wrapped := *options
-	wrapped.RESTOptions = WrapStorage(WrapStorage(WrapStorage(WrapStorage(options.RESTOptions, trackDeletions), withStatusErrors), checkContinue), withListBudget)
+	for _, wrap := range []func(storage.Interface) storage.Interface{trackDeletions, withStatusErrors, checkContinue, withListBudget, withProcessor} {
+		wrapped.RESTOptions = WrapStorage(wrapped.RESTOptions, wrap)
+	}
 	if err := store.CompleteWithOptions(&wrapped); err != nil {
 		return nil, fmt.Errorf("completing store of %s: %w", store.DefaultQualifiedResource.Resource, err)
 	}
@@ -123,8 +126,9 @@ func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.Valid
 	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
 	noting, warn := r.DeletionWarnings.note(ctx, deleteValidation, options)
 	deleted, err := r.Store.DeleteCollection(ctx, noting, options, listOptions)
-	if err == nil {
-		warn()
+	if err != nil {
+		return nil, err
 	}
-	return deleted, err
+	warn()
+	return deleted, WaitForProcessor(ctx)
 }
