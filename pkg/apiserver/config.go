@@ -204,12 +204,13 @@ func (cfg *Config) Complete() CompletedConfig {
 	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
-			Scheme: scheme.Scheme, Codecs: scheme.Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
+			Scheme: scheme.Scheme, Codecs: scheme.Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes, Exempt: c.extraConfig.ExemptWriters,
 		})
 		handler = limits.WithBodies(withClaimOptions(handler), limits.NewBodyLimits(config.MaxRequestBodyBytes, c.extraConfig.ExemptWriters), config.LongRunningFunc)
-		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(handler), c.extraConfig.WatchLimits))
+		encoding := limits.WithProcessorSlots(handler, config.LongRunningFunc)
+		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(encoding), c.extraConfig.WatchLimits))
 		handler = byMethod{
-			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithDeletionLimits(handler), others: handler,
+			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithDeletionLimits(encoding), others: handler,
 		}
 		handler = limits.WithResponseDeadline(limits.WithUpgradeLimits(handler, limits.OpenConnections()), config.LongRunningFunc, clock.RealClock{})
 		handler = limits.WithBoundedSelectors(chain(handler, config))

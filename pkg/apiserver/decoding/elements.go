@@ -19,10 +19,13 @@ const (
 	// managers own, and the time that this takes grows with them: 70,000 take 3 s. The largest
 	// objects of use have some thousands.
 	maxElements = 10000
-	// maxObjectElements bounds those of an object that is updated or patched, without its status and
-	// its managedFields. It is more than applies can add up to, because managedFields are bounded as
-	// well: an object can be patched whatever it has.
-	maxObjectElements = 4 * maxElements
+	// maxUserElements bounds those of an object that is updated or patched, without its status and its
+	// managedFields, unless it had as many before. It is more than applies can add up to, because
+	// managedFields are bounded as well.
+	maxUserElements = 4 * maxElements
+	// maxObjectElements bounds those of an object that is decoded. It leaves room for what the server
+	// and the controllers add, such as a deletionTimestamp: an object can be patched whatever it has.
+	maxObjectElements = maxUserElements + 1000
 	// maxStatusElements bounds those of a status. A claim lists six for each of 10,000 sandboxes.
 	maxStatusElements = 7 * maxElements
 	// shortBody is how many bytes the body of a create or an update has that is not looked at

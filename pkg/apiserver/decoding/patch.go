@@ -18,9 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // patchLibrary is in the stack of a panic at a JSON Patch.
@@ -37,6 +40,8 @@ type PatchOptions struct {
 	Kinds Kinds
 	// MaxBytes bounds a patch.
 	MaxBytes int64
+	// Exempt are the names of users whose updates may add to an object that users may add nothing to: our controllers.
+	Exempt sets.Set[string]
 }
 
 // Kinds are the kinds of the resources that a server serves.
@@ -66,14 +71,16 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  4. Patches of main resources and applies with too many keys and items of lists are refused. What
 //     objects become by patches is when it is decoded, see NewSerializer, and so are creates and
 //     updates (PUT): of these a long status, which the server does not take over, is emptied
-//     before that.
+//     before that. An update or patch that adds to an object which has as many as users may give it is
+//     refused, see checkGrowth.
 //  5. A JSON Patch at which the library of the generic handlers panics is refused with 400.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" && (uint64(req.ContentLength) <= shortBody || !isWrite(info)) || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
+		isLong := ok && isWrite(info) && uint64(req.ContentLength) > shortBody
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" && info.Verb != "update" && !isLong || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -82,14 +89,29 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
 		}
-		if err := o.checkBody(req, info); err != nil {
-			refuse(err)
-		} else if info.Verb == "patch" {
+		if info.Verb == "patch" || isLong {
+			if err := o.checkBody(req, info); err != nil {
+				refuse(err)
+				return
+			}
+		}
+		if info.Verb != "create" {
+			req = req.WithContext(base.WithCheckUpdate(req.Context(), o.checkOf(req)))
+		}
+		if info.Verb == "patch" {
 			servePatch(handler, w, req, refuse)
 		} else {
 			handler.ServeHTTP(w, req)
 		}
 	})
+}
+
+// checkOf returns the check of what the update of a request makes of its object.
+func (o PatchOptions) checkOf(req *http.Request) base.CheckUpdate {
+	if user, ok := request.UserFrom(req.Context()); ok && o.Exempt.Has(user.GetName()) {
+		return func(_, _ runtime.Object, err error) error { return boundedStatus(err) }
+	}
+	return checkGrowth
 }
 
 // checkBody checks the body of a patch, and of another write with a long body.

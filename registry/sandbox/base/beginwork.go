@@ -39,7 +39,18 @@ func BeginUpdate(ctx context.Context, old runtime.Object) (end func(), err error
 	return func() {}, nil
 }
 
-// sizedUpdate is an update that calls BeginUpdate.
+// CheckUpdate is called with an object, and with what an update makes of it or the error of that. It returns the error of
+// the update.
+type CheckUpdate func(old, updated runtime.Object, err error) error
+
+type checkUpdateKey struct{}
+
+// WithCheckUpdate returns a context in which updates are checked.
+func WithCheckUpdate(ctx context.Context, check CheckUpdate) context.Context {
+	return context.WithValue(ctx, checkUpdateKey{}, check)
+}
+
+// sizedUpdate is an update that calls BeginUpdate, and CheckUpdate when it is computed.
 type sizedUpdate struct{ rest.UpdatedObjectInfo }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
@@ -49,5 +60,9 @@ func (s *sizedUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 		return nil, err
 	}
 	defer end()
-	return s.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	updated, err := s.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	if check, ok := ctx.Value(checkUpdateKey{}).(CheckUpdate); ok {
+		err = check(old, updated, err)
+	}
+	return updated, err
 }

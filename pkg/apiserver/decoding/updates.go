@@ -1,0 +1,65 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decoding
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// maxCauses is how many causes an error has at most whose texts are cut.
+const maxCauses = 16
+
+// checkGrowth refuses what an update makes of an object if that has more elements than maxUserElements and than before.
+// It is a base.CheckUpdate.
+func checkGrowth(old, updated runtime.Object, err error) error {
+	if err != nil {
+		return boundedStatus(err)
+	}
+	sized, ok := updated.(interface{ Size() int })
+	if !ok || sized.Size() < 2*maxUserElements { // an element takes two bytes
+		return nil
+	}
+	now, err := elementsOfObject(updated)
+	if err != nil || now <= maxUserElements {
+		return err
+	}
+	before, err := elementsOfObject(old)
+	if err == nil && now > before {
+		err = apierrors.NewBadRequest(fmt.Sprintf("the object has %d keys and items of lists, and may have %d: write fewer fields", now, maxUserElements))
+	}
+	return err
+}
+
+// elementsOfObject counts the elements of an object that maxUserElements bounds.
+func elementsOfObject(obj runtime.Object) (int, error) {
+	js, err := json.Marshal(obj)
+	if err != nil {
+		return 0, fmt.Errorf("counting the keys of an object: %w", err)
+	}
+	n, _ := countElements(js)
+	return n.object, nil
+}
+
+// boundedStatus returns an error whose texts are cut to a bounded size if it is an API status error. That of a patch
+// quotes the whole object which it does not apply to, and those who send it may log it.
+func boundedStatus(err error) error {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || len(status.ErrStatus.Message) <= maxMessage {
+		return err
+	}
+	cutStatus := apierrors.StatusError{ErrStatus: *status.ErrStatus.DeepCopy()}
+	cutStatus.ErrStatus.Message = cut(cutStatus.ErrStatus.Message, maxMessage)
+	if details := cutStatus.ErrStatus.Details; details != nil {
+		details.Causes = details.Causes[:min(len(details.Causes), maxCauses)]
+		for i := range details.Causes {
+			details.Causes[i].Message = cut(details.Causes[i].Message, maxMessage/maxCauses)
+		}
+	}
+	return &cutStatus
+}
