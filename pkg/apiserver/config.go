@@ -207,10 +207,10 @@ func (cfg *Config) Complete() CompletedConfig {
 			Scheme: scheme.Scheme, Codecs: scheme.Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes, Exempt: c.extraConfig.ExemptWriters,
 		})
 		handler = limits.WithBodies(withClaimOptions(handler), limits.NewBodyLimits(config.MaxRequestBodyBytes, c.extraConfig.ExemptWriters), config.LongRunningFunc)
-		encoding := limits.WithProcessorSlots(handler, config.LongRunningFunc)
-		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(encoding), c.extraConfig.WatchLimits))
+		slotted := limits.WithProcessorSlots(handler, c.extraConfig.ExemptWriters)
+		reads := limits.WithReadLimits(limits.WithWatchLimits(limits.WithoutPodTemplatesInTables(slotted), c.extraConfig.WatchLimits))
 		handler = byMethod{
-			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithDeletionLimits(encoding), others: handler,
+			http.MethodGet: reads, http.MethodHead: reads, http.MethodDelete: limits.WithDeletionLimits(slotted), others: handler,
 		}
 		handler = limits.WithResponseDeadline(limits.WithUpgradeLimits(handler, limits.OpenConnections()), config.LongRunningFunc, clock.RealClock{})
 		handler = limits.WithBoundedSelectors(chain(handler, config))

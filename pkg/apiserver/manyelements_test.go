@@ -60,11 +60,12 @@ func TestObjectWithTheMostElements(t *testing.T) {
 	for i := range 9000 {
 		more = append(more, fmt.Sprintf(`"more%d":""`, i))
 	}
-	for name, body := range map[string]string{
-		"patch that adds a label":   `{"metadata":{"labels":{"more":""}}}`,
-		"patch that adds very many": `{"metadata":{"labels":{` + strings.Join(more, ",") + `}}}`,
+	for name, patch := range map[string]struct{ contentType, body string }{
+		"patch that adds a label":   {merge, `{"metadata":{"labels":{"more":""}}}`},
+		"patch that adds very many": {merge, `{"metadata":{"labels":{` + strings.Join(more, ",") + `}}}`},
+		"patch of a wrong type":     {"application/json-patch+json", `[{"op":"replace","path":"/metadata/labels","value":3}]`},
 	} {
-		err := sendOnce(t, s, "PATCH", path, merge, body)
+		err := sendOnce(t, s, "PATCH", path, patch.contentType, patch.body)
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) || status.Status().Code/100 != 4 || !strings.Contains(err.Error(), "and may have") && !strings.HasSuffix(err.Error(), "...") {
 			t.Errorf("%s: %.300v", name, err)

@@ -19,13 +19,14 @@ const (
 	// managers own, and the time that this takes grows with them: 70,000 take 3 s. The largest
 	// objects of use have some thousands.
 	maxElements = 10000
-	// maxUserElements bounds those of an object that is updated or patched, without its status and its
-	// managedFields, unless it had as many before. It is more than applies can add up to, because
-	// managedFields are bounded as well.
-	maxUserElements = 4 * maxElements
-	// maxObjectElements bounds those of an object that is decoded. It leaves room for what the server
-	// and the controllers add, such as a deletionTimestamp: an object can be patched whatever it has.
-	maxObjectElements = maxUserElements + 1000
+	// maxWrittenElements bounds those of an object that is updated or patched, without its status and its
+	// managedFields, unless it had as many before. Applies alone cannot reach it: the managedFields that
+	// they leave are bounded.
+	maxWrittenElements = 4 * maxElements
+	// maxDecodedElements bounds those of an object that is decoded, which for a patch is its result. A
+	// claim puts the pod template of its pool into a sandbox: each may have maxWrittenElements. The rest
+	// is for what the server adds, such as a deletionTimestamp. So any object can be patched.
+	maxDecodedElements = 2*maxWrittenElements + 1000
 	// maxStatusElements bounds those of a status. A claim lists six for each of 10,000 sandboxes.
 	maxStatusElements = 7 * maxElements
 	// shortBody is how many bytes the body of a create or an update has that is not looked at
@@ -48,12 +49,17 @@ func (n elements) checkBody() error {
 // checkObject returns an error if these are too many for an object.
 func (n elements) checkObject() error {
 	switch {
-	case n.object > maxObjectElements:
-		return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", n.object, maxObjectElements)
+	case n.object > maxDecodedElements:
+		return tooManyElements(n.object)
 	case n.status > maxStatusElements:
 		return fmt.Errorf("the status has %d keys and items of lists, and may have %d: write fewer fields", n.status, maxStatusElements)
 	}
 	return nil
+}
+
+// tooManyElements returns the error for an object with too many.
+func tooManyElements(n int) error {
+	return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", n, maxWrittenElements)
 }
 
 // elementsOf counts the elements of a text. It returns none for what is neither JSON nor YAML, and for

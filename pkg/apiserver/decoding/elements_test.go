@@ -135,10 +135,10 @@ func TestManyDecodedElements(t *testing.T) {
 		refused         bool
 	}{
 		"few":                  {"application/json", elementsHead + labelsOf(maxElements-10, `"k%d":""`, ",") + `}}}`, &v1alpha1.Sandbox{}, false},
-		"many":                 {"application/json", elementsHead + labelsOf(maxObjectElements, `"k%d":""`, ",") + `}}}`, &v1alpha1.Sandbox{}, true},
-		"many in YAML":         {"application/yaml", elementsHead + labelsOf(maxObjectElements, `"k%d":""`, ",") + `}}}`, &v1alpha1.Sandbox{}, true},
-		"many managed fields":  {"application/json", elementsHead + `},"managedFields":[{"fieldsV1":{` + labelsOf(maxObjectElements, `"f:k%d":{}`, ",") + `}}]}}`, &v1alpha1.Sandbox{}, false},
-		"aliases in YAML":      {"application/yaml", flow + labelsOf(900, "k%d: b", ", ") + "}\nspec:\n  template:\n    a: [" + strings.TrimSuffix(strings.Repeat("*a,", 50), ",") + "]\n", &v1alpha1.Sandbox{}, true},
+		"many":                 {"application/json", elementsHead + labelsOf(maxDecodedElements, `"k%d":""`, ",") + `}}}`, &v1alpha1.Sandbox{}, true},
+		"many in YAML":         {"application/yaml", elementsHead + labelsOf(maxDecodedElements, `"k%d":""`, ",") + `}}}`, &v1alpha1.Sandbox{}, true},
+		"many managed fields":  {"application/json", elementsHead + `},"managedFields":[{"fieldsV1":{` + labelsOf(maxDecodedElements, `"f:k%d":{}`, ",") + `}}]}}`, &v1alpha1.Sandbox{}, false},
+		"aliases in YAML":      {"application/yaml", flow + labelsOf(900, "k%d: b", ", ") + "}\nspec:\n  template:\n    a: [" + strings.TrimSuffix(strings.Repeat("*a,", 100), ",") + "]\n", &v1alpha1.Sandbox{}, true},
 		"the largest status":   {"application/json", sandboxes(10_000), &v1alpha1.SandboxClaim{}, false},
 		"too large a status":   {"application/json", sandboxes(12_000), &v1alpha1.SandboxClaim{}, true},
 		"release of very many": {"application/json", `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaimRelease","spec":{"sandboxNames":[` + labelsOf(10_000, `"a-%d"`, ",") + `]}}`, &v1alpha1.SandboxClaimRelease{}, false},

@@ -40,7 +40,7 @@ type PatchOptions struct {
 	Kinds Kinds
 	// MaxBytes bounds a patch.
 	MaxBytes int64
-	// Exempt are the names of users whose updates may add to an object that users may add nothing to: our controllers.
+	// Exempt are the names of the users, our controllers, whose updates checkGrowth does not refuse.
 	Exempt sets.Set[string]
 }
 
@@ -71,8 +71,7 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  4. Patches of main resources and applies with too many keys and items of lists are refused. What
 //     objects become by patches is when it is decoded, see NewSerializer, and so are creates and
 //     updates (PUT): of these a long status, which the server does not take over, is emptied
-//     before that. An update or patch that adds to an object which has as many as users may give it is
-//     refused, see checkGrowth.
+//     before that. An update or patch that makes an object larger than maxWrittenElements is refused.
 //  5. A JSON Patch at which the library of the generic handlers panics is refused with 400.
 //
 // It runs after authentication and authorization.

@@ -135,12 +135,12 @@ func TestProtobufIsChecked(t *testing.T) {
 			"spec.scaleStrategy.maxUnavailable: Invalid value: must be a number or a string"},
 		"patch": {&v1alpha1.SandboxSet{Spec: v1alpha1.SandboxSetSpec{Patch: template(`"x"`)}}, "spec.patch: "},
 		"many": {sandbox(func(sb *v1alpha1.Sandbox) {
-			sb.Spec.Template = template(`{"spec":{"x":[` + strings.TrimSuffix(strings.Repeat("1,", maxObjectElements), ",") + `]}}`)
+			sb.Spec.Template = template(`{"spec":{"x":[` + strings.TrimSuffix(strings.Repeat("1,", maxDecodedElements), ",") + `]}}`)
 		}), "keys and items of lists"},
 		"many elsewhere": {sandbox(func(sb *v1alpha1.Sandbox) {
-			sb.Spec.Template = template(`{"status":[` + strings.TrimSuffix(strings.Repeat("1,", maxObjectElements), ",") + `]}`)
+			sb.Spec.Template = template(`{"status":[` + strings.TrimSuffix(strings.Repeat("1,", maxDecodedElements), ",") + `]}`)
 		}), "keys and items of lists"},
-		"many empty messages": {sandbox(func(sb *v1alpha1.Sandbox) { sb.Spec.Runtimes = make([]v1alpha1.RuntimeConfig, maxObjectElements+1) }), "keys and items of lists"},
+		"many empty messages": {sandbox(func(sb *v1alpha1.Sandbox) { sb.Spec.Runtimes = make([]v1alpha1.RuntimeConfig, maxDecodedElements+1) }), "keys and items of lists"},
 		"version":             {sandbox(func(sb *v1alpha1.Sandbox) { sb.ResourceVersion = "x" }), "metadata.resourceVersion: "},
 		"options":             {&metav1.DeleteOptions{}, ""},
 	} {

@@ -12,31 +12,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxCauses is how many causes an error has at most whose texts are cut.
+// maxCauses is how many causes remain of an error that boundedStatus cuts.
 const maxCauses = 16
 
-// checkGrowth refuses what an update makes of an object if that has more elements than maxUserElements and than before.
+// checkGrowth refuses what an update makes of an object if that has more elements than maxWrittenElements and than before.
 // It is a base.CheckUpdate.
 func checkGrowth(old, updated runtime.Object, err error) error {
 	if err != nil {
 		return boundedStatus(err)
 	}
 	sized, ok := updated.(interface{ Size() int })
-	if !ok || sized.Size() < 2*maxUserElements { // an element takes two bytes
+	if !ok || sized.Size() < 2*maxWrittenElements { // an element takes two bytes
 		return nil
 	}
 	now, err := elementsOfObject(updated)
-	if err != nil || now <= maxUserElements {
+	if err != nil || now <= maxWrittenElements {
 		return err
 	}
 	before, err := elementsOfObject(old)
 	if err == nil && now > before {
-		err = apierrors.NewBadRequest(fmt.Sprintf("the object has %d keys and items of lists, and may have %d: write fewer fields", now, maxUserElements))
+		err = apierrors.NewBadRequest(tooManyElements(now).Error())
 	}
 	return err
 }
 
-// elementsOfObject counts the elements of an object that maxUserElements bounds.
+// elementsOfObject counts the elements of an object that maxWrittenElements bounds.
 func elementsOfObject(obj runtime.Object) (int, error) {
 	js, err := json.Marshal(obj)
 	if err != nil {
@@ -47,7 +47,7 @@ func elementsOfObject(obj runtime.Object) (int, error) {
 }
 
 // boundedStatus returns an error whose texts are cut to a bounded size if it is an API status error. That of a patch
-// quotes the whole object which it does not apply to, and those who send it may log it.
+// quotes the whole object which it does not apply to, and clients log it.
 func boundedStatus(err error) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) || len(status.ErrStatus.Message) <= maxMessage {

@@ -7,7 +7,12 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
@@ -15,68 +20,144 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// WithProcessorSlots lets the lists, large gets and large answers to deletions of a user be converted and encoded on half
-// of the processors at a time. Otherwise those of one user could keep all of them busy, and claims would wait for a
-// processor. A request has its slot from base.WaitForProcessor until it ends, but not while it writes: its client may take
-// its time to read. Long-running requests need none. AccountOf says who a user counts for. It has to be inside of
-// authentication.
-func WithProcessorSlots(handler http.Handler, isLongRunning request.LongRunningRequestCheck) http.Handler {
+const (
+	// slotWait is how long a read waits for a slot until it is refused.
+	slotWait = 10 * time.Second
+	// slowWrite is how long a write may take until it loses the slot: its client does not read.
+	slowWrite = time.Millisecond
+	// firstEvent is how long a watch keeps its slot until it writes its first event. A watch that begins with the
+	// objects that exist writes the first at once, if there are any.
+	firstEvent = 5 * time.Millisecond
+)
+
+// WithProcessorSlots bounds how many reads of one user are converted and encoded at a time, to half of the processors.
+// Otherwise one user could keep all of them busy, and claims would wait for a processor. Reads are lists, gets of large
+// objects, watches with events, and the answers to deletions. A read holds its slot from base.WaitForProcessor until it
+// ends, except while its client does not read, and a watch until it has no more events. Parts of Kubernetes, its
+// administrators and the exempt users, our controllers, need no slots. AccountOf says who a user counts for. It has to be
+// inside of authentication.
+func WithProcessorSlots(handler http.Handler, exempt sets.Set[string]) http.Handler {
 	ofUser := max(runtime.GOMAXPROCS(0)/2, 1)
-	slots := fairness.NewSlots(2*ofUser, ofUser)
+	slots := fairness.NewSlots(2*ofUser, ofUser) // all users together have one for each processor
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if _, known := request.UserFrom(req.Context()); !ok || !known || isLongRunning(req, info) {
+		reader, known := request.UserFrom(req.Context())
+		if !ok || !known || reader.GetName() == user.Anonymous || exempt.Has(reader.GetName()) || isSystem(reader) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		response := &encodedResponse{ResponseWriter: w, ctx: req.Context(), slots: slots, account: accountOf(req)}
-		defer response.pause()
-		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(response), req.WithContext(base.WithProcessor(req.Context(), response.wait)))
+		response := &slottedResponse{ResponseWriter: w, ctx: req.Context(), slots: slots, account: accountOf(req), isWatch: info.Verb == "watch"}
+		defer response.end()
+		wait := response.acquire
+		if response.isWatch {
+			wait = response.acquireForFirst
+		}
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(response), req.WithContext(base.WithProcessorWait(req.Context(), wait)))
 	})
 }
 
-// encodedResponse is a response that gives up its slot while it writes. It is not safe for concurrent use.
-type encodedResponse struct {
+// slottedResponse is the response to a read that has a slot.
+type slottedResponse struct {
 	http.ResponseWriter
 	ctx     context.Context
 	slots   *fairness.Slots
 	account string
+	isWatch bool
+	// first is the timer of firstEvent, and nil if no slot has been waited for.
+	first *time.Timer
+	// hasMore is set if a watch has not been flushed since it wrote an event, because it has more.
+	hasMore bool
+
+	// mu is for what timers use, and for a deletion, which may still be under way when its request has ended.
+	mu sync.Mutex
 	// release releases the slot, and is nil if it has none.
-	release func()
+	release  func()
+	hasEnded bool
 }
 
-// wait waits for a slot, if the response has none. The error is that of ctx.
-func (r *encodedResponse) wait(ctx context.Context) error {
-	if r.release != nil {
+// acquire waits for a slot, if the response has none. The error is an API status error.
+func (r *slottedResponse) acquire(ctx context.Context) error {
+	if r.has() {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
 	release, err := r.slots.Wait(ctx, r.account)
 	if err != nil {
-		return err
+		return apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hasEnded {
+		release()
+		return errEnded
 	}
 	r.release = release
 	return nil
 }
 
-// pause releases the slot, and reports whether the response had one.
-func (r *encodedResponse) pause() bool {
-	if r.release == nil {
-		return false
+// acquireForFirst waits for the slot of a watch for its first event. The error is an API status error.
+func (r *slottedResponse) acquireForFirst(ctx context.Context) error {
+	if err := r.acquire(ctx); err != nil {
+		return err
 	}
-	r.release()
-	r.release = nil
-	return true
+	r.first = time.AfterFunc(firstEvent, r.releaseSlot)
+	return nil
+}
+
+// has reports whether the response has a slot.
+func (r *slottedResponse) has() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.release != nil
+}
+
+// releaseSlot releases the slot, if the response has one.
+func (r *slottedResponse) releaseSlot() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.release != nil {
+		r.release()
+		r.release = nil
+	}
+}
+
+// end notes that the request has ended.
+func (r *slottedResponse) end() {
+	r.releaseSlot()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hasEnded = true
 }
 
 // Write implements http.ResponseWriter.
-func (r *encodedResponse) Write(p []byte) (int, error) {
-	had := r.pause()
+func (r *slottedResponse) Write(p []byte) (int, error) {
+	if r.first != nil {
+		r.first.Stop()
+	}
+	if r.hasMore {
+		if err := r.acquire(r.ctx); err != nil {
+			return 0, err
+		}
+	}
+	r.hasMore = r.isWatch
+	if !r.has() {
+		return r.ResponseWriter.Write(p)
+	}
+	slow := time.AfterFunc(slowWrite, r.releaseSlot)
 	n, err := r.ResponseWriter.Write(p)
-	if had && err == nil {
-		err = r.wait(r.ctx)
+	if !slow.Stop() && err == nil {
+		err = r.acquire(r.ctx)
 	}
 	return n, err
 }
 
+// Flush implements http.Flusher. A watch is flushed when it has no more events.
+func (r *slottedResponse) Flush() {
+	r.releaseSlot()
+	r.hasMore = false
+	r.ResponseWriter.(http.Flusher).Flush()
+}
+
 // Unwrap implements responsewriter.UserProvidedDecorator.
-func (r *encodedResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *slottedResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter }

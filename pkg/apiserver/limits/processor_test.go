@@ -5,6 +5,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +14,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/fairness"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -34,12 +38,12 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 }
 
 // TestProcessorSlots checks how many reads of a user are encoded at a time: those of others begin meanwhile, those that
-// wait for their client to read leave their slot to the next, and watches need none.
+// wait for their client to read leave their slot to the next, and exempt users need none.
 func TestProcessorSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Accounts of a namespace count for one user.
-		const eve, watcher, ann = "system:serviceaccount:team:eve", "system:serviceaccount:team:watcher", "ann"
-		encoding, end := make(chan string), map[string]chan struct{}{eve: make(chan struct{}), watcher: make(chan struct{}), ann: make(chan struct{})}
+		const eve, controller, ann = "system:serviceaccount:team:eve", "system:serviceaccount:team:controller", "ann"
+		encoding, end := make(chan string), map[string]chan struct{}{eve: make(chan struct{}), controller: make(chan struct{}), ann: make(chan struct{})}
 		handler := WithProcessorSlots(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if err := base.WaitForProcessor(req.Context()); err != nil {
 				http.Error(w, err.Error(), http.StatusGatewayTimeout)
@@ -50,7 +54,7 @@ func TestProcessorSlots(t *testing.T) {
 			<-end[who.GetName()]
 			_, _ = io.WriteString(w, "item")
 			encoding <- who.GetName()
-		}), func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" })
+		}), sets.New(controller))
 		do := func(ctx context.Context, w http.ResponseWriter, name, verb string) {
 			ctx = request.WithUser(ctx, &user.DefaultInfo{Name: name})
 			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: v1alpha1.GroupName, Resource: "sandboxes"})
@@ -69,7 +73,7 @@ func TestProcessorSlots(t *testing.T) {
 		if late.Code != http.StatusGatewayTimeout {
 			t.Fatalf("%d answers of a user are encoded at a time, and another began: %d", ofUser, late.Code)
 		}
-		for name, verb := range map[string]string{ann: "list", watcher: "watch"} {
+		for name, verb := range map[string]string{ann: "list", controller: "list"} {
 			go do(t.Context(), httptest.NewRecorder(), name, verb)
 			if who := <-encoding; who != name {
 				t.Fatal(who)
@@ -114,6 +118,83 @@ func TestProcessorSlots(t *testing.T) {
 		}()
 		for range ofUser + 1 {
 			<-encoding
+		}
+	})
+}
+
+// TestProcessorSlotsOfWatches checks that a watch has a slot from one event to the next as long as it has events, and none
+// while it has no more, or if it does not begin with any.
+func TestProcessorSlotsOfWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := fairness.NewSlots(2, 1)
+		w := &slottedResponse{ResponseWriter: httptest.NewRecorder(), ctx: t.Context(), slots: slots, account: "eve", isWatch: true}
+		has := func(when string, want int) {
+			t.Helper()
+			if got := slots.Held(); got != want {
+				t.Errorf("%s: %d slots, want %d", when, got, want)
+			}
+		}
+		if err := w.acquireForFirst(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		has("before the first event", 1)
+		for range 2 {
+			if _, err := w.Write([]byte("event")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * firstEvent)
+			has("between two events", 1)
+		}
+		w.Flush()
+		has("without events", 0)
+		if err := w.acquireForFirst(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * firstEvent)
+		has("without a first event", 0)
+	})
+}
+
+// TestProcessorSlotAfterTheEnd checks that a deletion that waits for a slot after its request has ended does not keep it,
+// and that a write to a client which does not read gives the slot up and gets it back.
+func TestProcessorSlotAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := fairness.NewSlots(2, 1)
+		unread := blockedWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		response := func() *slottedResponse {
+			return &slottedResponse{ResponseWriter: unread, ctx: t.Context(), slots: slots, account: "eve"}
+		}
+		first, late := response(), response()
+		if err := first.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error)
+		go func() { answered <- late.acquire(context.WithoutCancel(t.Context())) }()
+		synctest.Wait()
+		late.end()
+
+		written := make(chan error)
+		go func() {
+			_, err := first.Write([]byte("item"))
+			written <- err
+		}()
+		<-unread.writing
+		if err := <-answered; !errors.Is(err, errEnded) {
+			t.Errorf("a request that has ended: %v", err)
+		}
+		if n := slots.Held(); n != 0 {
+			t.Errorf("%d slots are taken while the client does not read", n)
+		}
+		unread.read <- struct{}{}
+		if err := <-written; err != nil || slots.Held() != 1 {
+			t.Errorf("%d slots after the write, %v", slots.Held(), err)
+		}
+		if err := late.acquire(t.Context()); !apierrors.IsTooManyRequests(err) {
+			t.Errorf("a read without a slot for %s: %v", slotWait, err)
+		}
+		first.end()
+		if n := slots.Held(); n != 0 {
+			t.Errorf("%d slots are taken at the end", n)
 		}
 	})
 }

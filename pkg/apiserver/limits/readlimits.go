@@ -80,12 +80,17 @@ func newConvertedLists() convertedLists { return convertedLists{newListBudgets()
 
 // of returns the budgets that a user shares.
 func (c convertedLists) of(reader user.Info) *listBudgets {
-	isServiceAccount := strings.HasPrefix(reader.GetName(), serviceaccount.ServiceAccountUsernamePrefix)
-	if slices.Contains(reader.GetGroups(), user.SystemPrivilegedGroup) || strings.HasPrefix(reader.GetName(), "system:") && !isServiceAccount ||
-		slices.Contains(reader.GetGroups(), serviceaccount.MakeNamespaceGroupName(metav1.NamespaceSystem)) {
+	if isSystem(reader) {
 		return c.system
 	}
 	return c.users
+}
+
+// isSystem reports whether a user is a part of Kubernetes or one of its administrators.
+func isSystem(reader user.Info) bool {
+	isServiceAccount := strings.HasPrefix(reader.GetName(), serviceaccount.ServiceAccountUsernamePrefix)
+	return slices.Contains(reader.GetGroups(), user.SystemPrivilegedGroup) || strings.HasPrefix(reader.GetName(), "system:") && !isServiceAccount ||
+		slices.Contains(reader.GetGroups(), serviceaccount.MakeNamespaceGroupName(metav1.NamespaceSystem))
 }
 
 // newListBudgets returns budgets for a sixteenth of the memory of this process. A list may take four times what it

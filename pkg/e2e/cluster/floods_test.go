@@ -57,8 +57,15 @@ func TestFloodsOfOneUser(t *testing.T) {
 	alone := expect.ClaimTimes(t, ann, calm, claims)
 
 	dryRun := []string{metav1.DryRunAll}
+	open := func(ctx context.Context, query ...string) (io.ReadCloser, error) {
+		request := eve.RESTClient().Get().Namespace(flooded).Resource("sandboxtemplates")
+		for i := 0; i < len(query); i += 2 {
+			request.Param(query[i], query[i+1])
+		}
+		return request.Stream(ctx)
+	}
 	list := func(ctx context.Context, read bool) error {
-		body, err := eve.RESTClient().Get().Namespace(flooded).Resource("sandboxtemplates").Stream(ctx)
+		body, err := open(ctx)
 		if err != nil {
 			return err
 		}
@@ -90,8 +97,21 @@ func TestFloodsOfOneUser(t *testing.T) {
 			_, err := templates.Create(ctx, builders.LargeTemplate("created"), metav1.CreateOptions{DryRun: dryRun})
 			return err
 		}},
+		{"gets", 200, func(ctx context.Context) error {
+			_, err := eve.RESTClient().Get().Namespace(flooded).Resource("sandboxtemplates").Name(stored.Name).DoRaw(ctx)
+			return err
+		}},
 		{"lists", 200, func(ctx context.Context) error { return list(ctx, true) }},
 		{"unread lists", 100, func(ctx context.Context) error { return list(ctx, false) }},
+		{"watches of all that exists", 200, func(ctx context.Context) error {
+			body, err := open(ctx, "watch", "true", "resourceVersion", "0")
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			_, err = io.CopyN(io.Discard, body, large*200_000)
+			return err
+		}},
 		{"watches", 2000, func(ctx context.Context) error {
 			return watchFor(ctx, templates, stored.ResourceVersion, 5*time.Second)
 		}},

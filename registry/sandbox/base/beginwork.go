@@ -39,8 +39,8 @@ func BeginUpdate(ctx context.Context, old runtime.Object) (end func(), err error
 	return func() {}, nil
 }
 
-// CheckUpdate is called with an object, and with what an update makes of it or the error of that. It returns the error of
-// the update.
+// CheckUpdate checks the result of an update before it is stored. err is the error of computing it; updated is nil then.
+// What it returns replaces err.
 type CheckUpdate func(old, updated runtime.Object, err error) error
 
 type checkUpdateKey struct{}
@@ -50,11 +50,11 @@ func WithCheckUpdate(ctx context.Context, check CheckUpdate) context.Context {
 	return context.WithValue(ctx, checkUpdateKey{}, check)
 }
 
-// sizedUpdate is an update that calls BeginUpdate, and CheckUpdate when it is computed.
-type sizedUpdate struct{ rest.UpdatedObjectInfo }
+// checkedUpdate is an update that calls BeginUpdate, and CheckUpdate when it is computed.
+type checkedUpdate struct{ rest.UpdatedObjectInfo }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
-func (s *sizedUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+func (s *checkedUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	end, err := BeginUpdate(ctx, old)
 	if err != nil {
 		return nil, err

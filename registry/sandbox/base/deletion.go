@@ -17,7 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// lookForLeft bounds what a deletion waits for its warnings. It is done by then, and does without them.
+// lookForLeft bounds how long a deletion, which is done by then, waits for its warnings. After that it is answered without
+// them.
 const lookForLeft = 2 * time.Second
 
 // DeletionWarnings computes warnings about objects that a deletion leaves behind.

@@ -24,13 +24,13 @@ import (
 // of the REST interface.
 func TrackFieldManagers(strategy rest.RESTUpdateStrategy, info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
 	if !isApply {
-		return &sizedUpdate{KeepStoredTemplates(info)}
+		return &checkedUpdate{KeepStoredTemplates(info)}
 	}
 	info = &inOneVersion{info, options.FieldManager}
 	if forms, ok := strategy.(objectViews); ok {
 		info = &sharingApply{info, options.FieldManager, forms}
 	}
-	return &sizedUpdate{&boundedManagers{info}}
+	return &checkedUpdate{&boundedManagers{info}}
 }
 
 // MaxManagedFields bounds the managedFields of objects that are applied, and of those in the body of a

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -15,13 +16,13 @@ const largeRead = 32 << 10
 
 type processorKey struct{}
 
-// WithProcessor returns a context with the function that WaitForProcessor calls.
-func WithProcessor(ctx context.Context, wait func(ctx context.Context) error) context.Context {
+// WithProcessorWait returns a context with the function that WaitForProcessor calls.
+func WithProcessorWait(ctx context.Context, wait func(ctx context.Context) error) context.Context {
 	return context.WithValue(ctx, processorKey{}, wait)
 }
 
-// WaitForProcessor waits until a request that reads or deletes may take much processor time. It may until it has ended, so
-// it should not wait for anything but its client from then on. The error is that of ctx.
+// WaitForProcessor waits for a slot before work that takes much processor time, such as encoding. The request keeps the
+// slot until it ends: do not wait for etcd or other servers after it. The error is an API status error.
 func WaitForProcessor(ctx context.Context) error {
 	if wait, ok := ctx.Value(processorKey{}).(func(context.Context) error); ok {
 		return wait(ctx)
@@ -29,8 +30,9 @@ func WaitForProcessor(ctx context.Context) error {
 	return nil
 }
 
-// processorStorage calls WaitForProcessor when it has read what is then converted and encoded: a list or a large object.
-// Before that it may wait for etcd, as a deletion may after it.
+// processorStorage calls WaitForProcessor when it has read what is then converted and encoded: a list, a large object or
+// the objects that a watch begins with. It waits only then, so that no slot is held while etcd is read. Deletions write
+// after they have read, and REST waits for them.
 type processorStorage struct{ storage.Interface }
 
 func withProcessor(s storage.Interface) storage.Interface { return processorStorage{s} }
@@ -40,7 +42,12 @@ func (s processorStorage) Get(ctx context.Context, key string, opts storage.GetO
 	if err := s.Interface.Get(ctx, key, opts, into); err != nil || ctx.Value(processorKey{}) == nil || isDeleteRequest(ctx) {
 		return err
 	}
-	if sized, ok := into.(interface{ Size() int }); ok && sized.Size() < largeRead {
+	return waitIfLarge(ctx, into)
+}
+
+// waitIfLarge calls WaitForProcessor for an object that is large.
+func waitIfLarge(ctx context.Context, obj runtime.Object) error {
+	if sized, ok := obj.(interface{ Size() int }); ok && sized.Size() < largeRead {
 		return nil
 	}
 	return WaitForProcessor(ctx)
@@ -52,4 +59,17 @@ func (s processorStorage) GetList(ctx context.Context, key string, opts storage.
 		return err
 	}
 	return WaitForProcessor(ctx)
+}
+
+// Watch implements storage.Interface.
+func (s processorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	events, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil || opts.SendInitialEvents == nil && opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+		return events, err
+	}
+	if err := WaitForProcessor(ctx); err != nil {
+		events.Stop()
+		return nil, err
+	}
+	return events, nil
 }

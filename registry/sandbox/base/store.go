@@ -36,6 +36,7 @@ func NewStore(store *genericregistry.Store, strategy MainStrategy, options *gene
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy = strategy, strategy, strategy
 	store.ResetFieldsStrategy = strategy
 	wrapped := *options
+	// The last is the outermost.
 	for _, wrap := range []func(storage.Interface) storage.Interface{trackDeletions, withStatusErrors, checkContinue, withListBudget, withProcessor} {
 		wrapped.RESTOptions = WrapStorage(wrapped.RESTOptions, wrap)
 	}
@@ -116,6 +117,7 @@ func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.Va
 	obj, gone, err := r.Store.Delete(ctx, name, noting, options)
 	if err == nil {
 		warn()
+		_ = waitIfLarge(ctx, obj) // it is deleted, with or without a slot
 	}
 	return obj, gone, err
 }
@@ -126,9 +128,9 @@ func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.Valid
 	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
 	noting, warn := r.DeletionWarnings.note(ctx, deleteValidation, options)
 	deleted, err := r.Store.DeleteCollection(ctx, noting, options, listOptions)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		warn()
+		_ = WaitForProcessor(ctx) // they are deleted, with or without a slot
 	}
-	warn()
-	return deleted, WaitForProcessor(ctx)
+	return deleted, err
 }
