@@ -44,9 +44,9 @@ func TestObjectWithTheMostElements(t *testing.T) {
 		}
 		return sendOnce(t, s, http.MethodPut, path, "application/json", string(body))
 	}
-	labels := 39_990
+	labels := 9_990
 	for err := put(labels); err != nil; err = put(labels) {
-		if labels--; labels < 39_970 {
+		if labels--; labels < 9_970 {
 			t.Fatalf("no update is accepted: %.300v", err)
 		}
 	}

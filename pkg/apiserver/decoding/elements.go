@@ -15,18 +15,15 @@ import (
 )
 
 const (
-	// maxElements is how many keys and items of lists a body may have. Each of them is a field that
-	// managers own, and the time that this takes grows with them: 70,000 take 3 s. The largest
+	// maxElements is how many keys and items of lists a body may have, and an object that is updated or
+	// patched, without its status and its managedFields, unless it had as many before. Each of them is a
+	// field that managers own, and the time that this takes grows with them: 70,000 take 3 s. The largest
 	// objects of use have some thousands.
 	maxElements = 10000
-	// maxWrittenElements bounds those of an object that is updated or patched, without its status and its
-	// managedFields, unless it had as many before. Applies alone cannot reach it: the managedFields that
-	// they leave are bounded.
-	maxWrittenElements = 4 * maxElements
 	// maxDecodedElements bounds those of an object that is decoded, which for a patch is its result. A
-	// claim puts the pod template of its pool into a sandbox: each may have maxWrittenElements. The rest
-	// is for what the server adds, such as a deletionTimestamp. So any object can be patched.
-	maxDecodedElements = 2*maxWrittenElements + 1000
+	// claim puts the pod template of its pool into a sandbox, and earlier versions let each have 40,000.
+	// The rest is for what the server adds, such as a deletionTimestamp. So any object can be patched.
+	maxDecodedElements = 8*maxElements + 1000
 	// maxStatusElements bounds those of a status. A claim lists six for each of 10,000 sandboxes.
 	maxStatusElements = 7 * maxElements
 	// shortBody is how many bytes the body of a create or an update has that is not looked at
@@ -59,7 +56,7 @@ func (n elements) checkObject() error {
 
 // tooManyElements returns the error for an object with too many.
 func tooManyElements(n int) error {
-	return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", n, maxWrittenElements)
+	return fmt.Errorf("the object has %d keys and items of lists, and may have %d: write fewer fields", n, maxElements)
 }
 
 // elementsOf counts the elements of a text. It returns none for what is neither JSON nor YAML, and for

@@ -40,7 +40,8 @@ type PatchOptions struct {
 	Kinds Kinds
 	// MaxBytes bounds a patch.
 	MaxBytes int64
-	// Exempt are the names of the users, our controllers, whose updates checkGrowth does not refuse.
+	// Exempt are the names of the users, our controllers, who may write larger objects: they copy the templates of users
+	// into objects of their own.
 	Exempt sets.Set[string]
 }
 
@@ -71,14 +72,14 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  4. Patches of main resources and applies with too many keys and items of lists are refused. What
 //     objects become by patches is when it is decoded, see NewSerializer, and so are creates and
 //     updates (PUT): of these a long status, which the server does not take over, is emptied
-//     before that. An update or patch that makes an object larger than maxWrittenElements is refused.
+//     before that. An update or patch that makes an object larger than maxElements is refused.
 //  5. A JSON Patch at which the library of the generic handlers panics is refused with 400.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		isLong := ok && isWrite(info) && uint64(req.ContentLength) > shortBody
+		isLong := uint64(req.ContentLength) > shortBody && ok && isWrite(info)
 		if !ok || !info.IsResourceRequest || info.Verb != "patch" && info.Verb != "update" && !isLong || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
@@ -88,14 +89,20 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
 		}
-		if info.Verb == "patch" || isLong {
+		writer, ok := request.UserFrom(req.Context())
+		isExempt := ok && o.Exempt.Has(writer.GetName())
+		if info.Verb == "patch" || isLong && !isExempt {
 			if err := o.checkBody(req, info); err != nil {
 				refuse(err)
 				return
 			}
 		}
 		if info.Verb != "create" {
-			req = req.WithContext(base.WithCheckUpdate(req.Context(), o.checkOf(req)))
+			check := checkGrowth
+			if isExempt {
+				check = boundError
+			}
+			req = req.WithContext(base.WithCheckUpdate(req.Context(), check))
 		}
 		if info.Verb == "patch" {
 			servePatch(handler, w, req, refuse)
@@ -103,14 +110,6 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			handler.ServeHTTP(w, req)
 		}
 	})
-}
-
-// checkOf returns the check of what the update of a request makes of its object.
-func (o PatchOptions) checkOf(req *http.Request) base.CheckUpdate {
-	if user, ok := request.UserFrom(req.Context()); ok && o.Exempt.Has(user.GetName()) {
-		return func(_, _ runtime.Object, err error) error { return boundedStatus(err) }
-	}
-	return checkGrowth
 }
 
 // checkBody checks the body of a patch, and of another write with a long body.

@@ -15,18 +15,18 @@ import (
 // maxCauses is how many causes remain of an error that boundedStatus cuts.
 const maxCauses = 16
 
-// checkGrowth refuses what an update makes of an object if that has more elements than maxWrittenElements and than before.
+// checkGrowth refuses what an update makes of an object if that has more elements than maxElements and than before.
 // It is a base.CheckUpdate.
 func checkGrowth(old, updated runtime.Object, err error) error {
 	if err != nil {
 		return boundedStatus(err)
 	}
 	sized, ok := updated.(interface{ Size() int })
-	if !ok || sized.Size() < 2*maxWrittenElements { // an element takes two bytes
+	if !ok || sized.Size() < 2*maxElements { // an element takes two bytes
 		return nil
 	}
 	now, err := elementsOfObject(updated)
-	if err != nil || now <= maxWrittenElements {
+	if err != nil || now <= maxElements {
 		return err
 	}
 	before, err := elementsOfObject(old)
@@ -36,7 +36,10 @@ func checkGrowth(old, updated runtime.Object, err error) error {
 	return err
 }
 
-// elementsOfObject counts the elements of an object that maxWrittenElements bounds.
+// boundError bounds the error of an update. It is a base.CheckUpdate.
+func boundError(_, _ runtime.Object, err error) error { return boundedStatus(err) }
+
+// elementsOfObject counts the elements of an object that maxElements bounds.
 func elementsOfObject(obj runtime.Object) (int, error) {
 	js, err := json.Marshal(obj)
 	if err != nil {
@@ -49,6 +52,9 @@ func elementsOfObject(obj runtime.Object) (int, error) {
 // boundedStatus returns an error whose texts are cut to a bounded size if it is an API status error. That of a patch
 // quotes the whole object which it does not apply to, and clients log it.
 func boundedStatus(err error) error {
+	if err == nil {
+		return nil
+	}
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) || len(status.ErrStatus.Message) <= maxMessage {
 		return err

@@ -65,7 +65,7 @@ const bodyRate = 64 << 10
 // says how many large requests are handled at a time. What the exempt users send is not bounded by processor time.
 func NewBodyLimits(maxBytes int64, exempt sets.Set[string]) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
-	work := maxWork * max(runtime.GOMAXPROCS(0)/2, 2) // a user has the largest requests on half of the processors, but two at least
+	work := maxWork * max(runtime.GOMAXPROCS(0)/2, 1) // a user has the largest requests on half of the processors
 	return &BodyLimits{
 		work: fairness.NewSlots(2*work, work), exempt: exempt,
 		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// slotWait is how long a read waits for a slot until it is refused.
+	// slotWait is how long a read or a deletion waits for a slot until it is refused.
 	slotWait = 10 * time.Second
 	// slowWrite is how long a write may take until it loses the slot: its client does not read.
 	slowWrite = time.Millisecond
@@ -31,8 +31,8 @@ const (
 )
 
 // WithProcessorSlots bounds how many reads of one user are converted and encoded at a time, to half of the processors.
-// Otherwise one user could keep all of them busy, and claims would wait for a processor. Reads are lists, gets of large
-// objects, watches with events, and the answers to deletions. A read holds its slot from base.WaitForProcessor until it
+// Otherwise one user could keep all of them busy, and claims would wait for a processor. Reads are lists, gets and
+// deletions of large objects, watches with events, and the answers to deletecollections. A read holds its slot from base.WaitForProcessor until it
 // ends, except while its client does not read, and a watch until it has no more events. Parts of Kubernetes, its
 // administrators and the exempt users, our controllers, need no slots. AccountOf says who a user counts for. It has to be
 // inside of authentication.
@@ -84,7 +84,7 @@ func (r *slottedResponse) acquire(ctx context.Context) error {
 	defer cancel()
 	release, err := r.slots.Wait(ctx, r.account)
 	if err != nil {
-		return apierrors.NewTooManyRequests("too many reads of this user are under way, please try again later", 1)
+		return apierrors.NewTooManyRequests("too many reads and deletions of this user are under way, please try again later", 1)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

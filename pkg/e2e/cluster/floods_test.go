@@ -97,6 +97,12 @@ func TestFloodsOfOneUser(t *testing.T) {
 			_, err := templates.Create(ctx, builders.LargeTemplate("created"), metav1.CreateOptions{DryRun: dryRun})
 			return err
 		}},
+		{"dry-run deletes", 200, func(ctx context.Context) error {
+			return templates.Delete(ctx, stored.Name, metav1.DeleteOptions{DryRun: dryRun})
+		}},
+		{"dry-run deletions of collections", 50, func(ctx context.Context) error {
+			return templates.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
+		}},
 		{"gets", 200, func(ctx context.Context) error {
 			_, err := eve.RESTClient().Get().Namespace(flooded).Resource("sandboxtemplates").Name(stored.Name).DoRaw(ctx)
 			return err

@@ -6,8 +6,10 @@ package base
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -22,7 +24,7 @@ func WithProcessorWait(ctx context.Context, wait func(ctx context.Context) error
 }
 
 // WaitForProcessor waits for a slot before work that takes much processor time, such as encoding. The request keeps the
-// slot until it ends: do not wait for etcd or other servers after it. The error is an API status error.
+// slot until it ends: wait for etcd or other servers before it where that is possible. The error is an API status error.
 func WaitForProcessor(ctx context.Context) error {
 	if wait, ok := ctx.Value(processorKey{}).(func(context.Context) error); ok {
 		return wait(ctx)
@@ -30,20 +32,12 @@ func WaitForProcessor(ctx context.Context) error {
 	return nil
 }
 
-// processorStorage calls WaitForProcessor when it has read what is then converted and encoded: a list, a large object or
-// the objects that a watch begins with. It waits only then, so that no slot is held while etcd is read. Deletions write
-// after they have read, and REST waits for them.
+// processorStorage calls WaitForProcessor when it has read a list or the objects that a watch begins with, which are then
+// converted and encoded. It waits only then, so that no slot is held while etcd is read. A deletecollection writes what it
+// has listed.
 type processorStorage struct{ storage.Interface }
 
 func withProcessor(s storage.Interface) storage.Interface { return processorStorage{s} }
-
-// Get implements storage.Interface.
-func (s processorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, into runtime.Object) error {
-	if err := s.Interface.Get(ctx, key, opts, into); err != nil || ctx.Value(processorKey{}) == nil || isDeleteRequest(ctx) {
-		return err
-	}
-	return waitIfLarge(ctx, into)
-}
 
 // waitIfLarge calls WaitForProcessor for an object that is large.
 func waitIfLarge(ctx context.Context, obj runtime.Object) error {
@@ -51,6 +45,27 @@ func waitIfLarge(ctx context.Context, obj runtime.Object) error {
 		return nil
 	}
 	return WaitForProcessor(ctx)
+}
+
+// waitForObject calls waitIfLarge for an object as it is in the cache, before it is read from etcd or deleted: decoding it
+// takes as long as encoding it. What is not in the cache is not waited for.
+func waitForObject(ctx context.Context, store *genericregistry.Store, name string) error {
+	if ctx.Value(processorKey{}) == nil {
+		return nil
+	}
+	cached, err := store.Get(ctx, name, &metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil //nolint:nilerr // the caller gets the same error, or makes one
+	}
+	return waitIfLarge(ctx, cached)
+}
+
+// getObject reads an object for a response.
+func getObject(ctx context.Context, store *genericregistry.Store, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	if err := waitForObject(ctx, store, name); err != nil {
+		return nil, err
+	}
+	return store.Get(ctx, name, options)
 }
 
 // GetList implements storage.Interface.

@@ -82,7 +82,7 @@ func (r *StatusREST) Destroy() {}
 
 // Get reads the whole object, which PATCH and `kubectl get --subresource` need.
 func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
+	return getObject(ctx, r.store, name, options)
 }
 
 // Update changes the status of an object. Nothing comes into being

@@ -104,6 +104,11 @@ func (r *REST) Categories() []string {
 	return []string{"sandlot"}
 }
 
+// Get reads an object.
+func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return getObject(ctx, r.Store, name, options)
+}
+
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
@@ -113,6 +118,9 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 // Delete deletes an object, and warns of what that leaves behind.
 func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if err := waitForObject(ctx, r.Store, name); err != nil {
+		return nil, false, err
+	}
 	noting, warn := r.DeletionWarnings.note(ctx, deleteValidation, options)
 	obj, gone, err := r.Store.Delete(ctx, name, noting, options)
 	if err == nil {

@@ -94,6 +94,10 @@ func TransformEvents(inner watch.Interface, transform func(watch.Event) watch.Ev
 	return w
 }
 
+// relayed is how many events a relay holds. The generic handler of a watch flushes each event that none follows yet, and
+// releases its slot of WaitForProcessor.
+const relayed = 16
+
 // relay is a watch that transforms the events of another watch.
 type relay struct {
 	inner     watch.Interface
@@ -104,7 +108,7 @@ type relay struct {
 }
 
 func newRelay(inner watch.Interface, transform func(watch.Event) watch.Event) *relay {
-	return &relay{inner: inner, transform: transform, events: make(chan watch.Event), stop: make(chan struct{})}
+	return &relay{inner: inner, transform: transform, events: make(chan watch.Event, relayed), stop: make(chan struct{})}
 }
 
 // beginWith returns a watch that sends an event before those of another watch.
