@@ -84,32 +84,36 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		req = strictForKubectlPatch(req)
-		refuse := func(err error) {
-			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
-		}
-		writer, ok := request.UserFrom(req.Context())
-		isExempt := ok && o.Exempt.Has(writer.GetName())
-		if info.Verb == "patch" || isLong && !isExempt {
-			if err := o.checkBody(req, info); err != nil {
-				refuse(err)
-				return
-			}
-		}
-		if info.Verb != "create" {
-			check := checkGrowth
-			if isExempt {
-				check = boundError
-			}
-			req = req.WithContext(base.WithCheckUpdate(req.Context(), check))
-		}
-		if info.Verb == "patch" {
-			servePatch(handler, w, req, refuse)
-		} else {
-			handler.ServeHTTP(w, req)
-		}
+		o.serve(handler, w, strictForKubectlPatch(req), info, isLong)
 	})
+}
+
+// serve handles a request that rules apply to. isLong is set for a create or an update with a long body.
+func (o PatchOptions) serve(handler http.Handler, w http.ResponseWriter, req *http.Request, info *request.RequestInfo, isLong bool) {
+	refuse := func(err error) {
+		gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+		responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
+	}
+	writer, ok := request.UserFrom(req.Context())
+	isExempt := ok && o.Exempt.Has(writer.GetName())
+	if info.Verb == "patch" || isLong && !isExempt {
+		if err := o.checkBody(req, info); err != nil {
+			refuse(err)
+			return
+		}
+	}
+	if info.Verb != "create" {
+		check := checkGrowth
+		if isExempt {
+			check = boundError
+		}
+		req = req.WithContext(base.WithCheckUpdate(req.Context(), check))
+	}
+	if info.Verb == "patch" {
+		servePatch(handler, w, req, refuse)
+	} else {
+		handler.ServeHTTP(w, req)
+	}
 }
 
 // checkBody checks the body of a patch, and of another write with a long body.

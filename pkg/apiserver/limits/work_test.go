@@ -189,6 +189,7 @@ func TestLargeRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := NewBodyLimits(1<<20, nil)
 		limits.large, limits.largeWait = fairness.NewSlots(4, 2), time.Millisecond
+		limits.work = fairness.NewSlots(8*maxWork, 4*maxWork)
 		began, end := make(chan struct{}), make(chan struct{})
 		type stands struct{}
 		do := func(ctx context.Context, name, method string, body io.Reader) *httptest.ResponseRecorder {

@@ -72,7 +72,7 @@ func (r *REST) checkServable(ctx context.Context, claim *v1alpha1.SandboxClaim) 
 // all the same. If the claim cannot be read now, the create finds out.
 func (r *REST) checkName(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	for _, at := range []string{"0", ""} { // the watch cache, and then etcd
-		if _, err := r.Get(ctx, claim.Name, &metav1.GetOptions{ResourceVersion: at}); err != nil {
+		if _, err := r.Store.Get(ctx, claim.Name, &metav1.GetOptions{ResourceVersion: at}); err != nil {
 			return nil //nolint:nilerr // it is not there, or cannot be read
 		}
 	}
