@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -68,13 +69,15 @@ func (r *REST) checkServable(ctx context.Context, claim *v1alpha1.SandboxClaim) 
 	return nil
 }
 
-// checkName refuses a claim whose name is taken, as far as the watch cache shows. The transaction decides
-// all the same. If the claim cannot be read now, the create finds out.
-func (r *REST) checkName(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	for _, at := range []string{"0", ""} { // the watch cache, and then etcd
-		if _, err := r.Store.Get(ctx, claim.Name, &metav1.GetOptions{ResourceVersion: at}); err != nil {
-			return nil //nolint:nilerr // it is not there, or cannot be read
+// checkName returns a check that refuses a claim whose name is taken, as far as the watch cache shows. The transaction
+// decides all the same. If the claim cannot be read now, the create finds out.
+func checkName(claims *genericregistry.Store) claimCheck {
+	return func(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+		for _, at := range []string{"0", ""} { // the watch cache, and then etcd
+			if _, err := claims.Get(ctx, claim.Name, &metav1.GetOptions{ResourceVersion: at}); err != nil {
+				return nil //nolint:nilerr // it is not there, or cannot be read
+			}
 		}
+		return apierrors.NewAlreadyExists(claims.DefaultQualifiedResource, claim.Name)
 	}
-	return apierrors.NewAlreadyExists(r.DefaultQualifiedResource, claim.Name)
 }

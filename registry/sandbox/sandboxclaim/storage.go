@@ -84,7 +84,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 	if tokens != nil {
 		createValidation = r.Tokens.admitted(tokens, createValidation, options)
 	}
-	created, err := r.Store.Create(ctx, obj, r.checkBefore(createValidation, isDryRun, r.checkName), options)
+	created, err := r.Store.Create(ctx, obj, r.checkBefore(createValidation, isDryRun, checkName(r.Store)), options)
 	switch {
 	case err != nil:
 		return nil, err
