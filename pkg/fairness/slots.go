@@ -5,6 +5,7 @@
 package fairness
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -20,13 +21,15 @@ type Slots struct {
 	free int
 	// keys are those that hold slots or wait for them.
 	keys map[string]*holder
-	// waits counts the calls that have waited.
-	waits uint64
+	// waits counts the calls that have waited, and serves those that were given slots.
+	waits, serves uint64
 }
 
 // holder is what a key holds.
 type holder struct {
 	held int
+	// served is when it was last given slots that it waited for, as a number of the order of that; 0 is never.
+	served uint64
 	// waiting are the calls that wait for a slot, the oldest first.
 	waiting []*waiter
 }
@@ -61,8 +64,8 @@ func (s *Slots) Take(key string) (release func(), ok bool) {
 }
 
 // Wait takes a slot for a key, and waits for it if the key has its share. A slot that becomes free goes to
-// the key that holds the fewest, and of several to the one that has waited longest. The error is that of
-// ctx.
+// the key that holds the fewest, of several to the one that was given one the longest ago or never, and of several
+// to the one that has waited longest. The error is that of ctx.
 func (s *Slots) Wait(ctx context.Context, key string) (release func(), err error) {
 	return s.WaitFor(ctx, key, 1)
 }
@@ -177,11 +180,14 @@ func (s *Slots) serve() {
 		given := next.waiting[0]
 		next.waiting = slices.Delete(next.waiting, 0, 1)
 		s.take(next, given.slots)
+		s.serves++
+		next.served = s.serves
 		close(given.given)
 	}
 }
 
-// precedes reports whether a key gets a slot before another one. Both wait.
+// precedes reports whether a key gets a slot before another one. Both wait. Keys that hold as many take turns, however
+// many calls of each wait.
 func (h *holder) precedes(other *holder) bool {
-	return h.held < other.held || h.held == other.held && h.waiting[0].number < other.waiting[0].number
+	return cmp.Or(cmp.Compare(h.held, other.held), cmp.Compare(h.served, other.served), cmp.Compare(h.waiting[0].number, other.waiting[0].number)) < 0
 }

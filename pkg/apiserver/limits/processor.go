@@ -23,19 +23,24 @@ import (
 const (
 	// slotWait is how long a read or a deletion waits for a slot until it is refused.
 	slotWait = 10 * time.Second
+	// slotWaitBetween is how long a response that has begun, or a watch, waits for a slot until it continues without. It
+	// must not fail: its client would get half of an answer.
+	slotWaitBetween = time.Second
 	// slowWrite is how long a write may take until it loses the slot: its client does not read.
 	slowWrite = time.Millisecond
+	// backlog is from how many bytes that were not flushed a watch waits for a slot: it has many events.
+	backlog = 32 << 10
 	// firstEvent is how long a watch keeps its slot until it writes its first event. A watch that begins with the
 	// objects that exist writes the first at once, if there are any.
 	firstEvent = 5 * time.Millisecond
 )
 
-// WithProcessorSlots bounds how many reads of one user are converted and encoded at a time, to half of the processors.
-// Otherwise one user could keep all of them busy, and claims would wait for a processor. Reads are lists, gets and
-// deletions of large objects, watches with events, and the answers to deletecollections. A read holds its slot from base.WaitForProcessor until it
-// ends, except while its client does not read, and a watch until it has no more events. Parts of Kubernetes, its
-// administrators and the exempt users, our controllers, need no slots. AccountOf says who a user counts for. It has to be
-// inside of authentication.
+// WithProcessorSlots bounds how many requests of one user are converted and encoded at a time, to half of the processors.
+// Otherwise one user could keep all of them busy, and claims would wait for a processor. These are lists, gets and
+// deletions of large objects, watches while they send events, and answers to deletecollection. A request holds its slot
+// from base.WaitForProcessor until it ends, except while its client does not read, and a watch until it has no more events.
+// Kubernetes components, system:masters and the exempt users, our controllers, need no slots. AccountOf says who a user
+// counts for. It has to be inside of authentication.
 func WithProcessorSlots(handler http.Handler, exempt sets.Set[string]) http.Handler {
 	ofUser := max(runtime.GOMAXPROCS(0)/2, 1)
 	slots := fairness.NewSlots(2*ofUser, ofUser) // all users together have one for each processor
@@ -65,8 +70,10 @@ type slottedResponse struct {
 	isWatch bool
 	// first is the timer of firstEvent, and nil if no slot has been waited for.
 	first *time.Timer
-	// hasMore is set if a watch has not been flushed since it wrote an event, because it has more.
-	hasMore bool
+	// unflushed is how many bytes were written since the last flush. A watch is flushed when it has no more events.
+	unflushed int
+	// hasLost is set if the response has lost its slot by a slow write.
+	hasLost bool
 
 	// mu is for what timers use, and for a deletion, which may still be under way when its request has ended.
 	mu sync.Mutex
@@ -88,19 +95,28 @@ func (r *slottedResponse) acquire(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hasEnded {
+	switch {
+	case r.hasEnded:
 		release()
 		return errEnded
+	case r.release != nil: // a deletion and its response may wait at the same time
+		release()
+	default:
+		r.release = release
 	}
-	r.release = release
 	return nil
 }
 
-// acquireForFirst waits for the slot of a watch for its first event. The error is an API status error.
+// acquireSoon waits for a slot for slotWaitBetween, and continues without.
+func (r *slottedResponse) acquireSoon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, slotWaitBetween)
+	defer cancel()
+	_ = r.acquire(ctx)
+}
+
+// acquireForFirst waits for the slot of a watch for its first event. It returns no error.
 func (r *slottedResponse) acquireForFirst(ctx context.Context) error {
-	if err := r.acquire(ctx); err != nil {
-		return err
-	}
+	r.acquireSoon(ctx)
 	r.first = time.AfterFunc(firstEvent, r.releaseSlot)
 	return nil
 }
@@ -116,6 +132,11 @@ func (r *slottedResponse) has() bool {
 func (r *slottedResponse) releaseSlot() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.releaseLocked()
+}
+
+// releaseLocked is releaseSlot for a caller that has the lock.
+func (r *slottedResponse) releaseLocked() {
 	if r.release != nil {
 		r.release()
 		r.release = nil
@@ -124,10 +145,10 @@ func (r *slottedResponse) releaseSlot() {
 
 // end notes that the request has ended.
 func (r *slottedResponse) end() {
-	r.releaseSlot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hasEnded = true
+	r.releaseLocked()
 }
 
 // Write implements http.ResponseWriter.
@@ -135,27 +156,26 @@ func (r *slottedResponse) Write(p []byte) (int, error) {
 	if r.first != nil {
 		r.first.Stop()
 	}
-	if r.hasMore {
-		if err := r.acquire(r.ctx); err != nil {
-			return 0, err
-		}
+	if r.hasLost || r.isWatch && r.unflushed >= backlog {
+		r.acquireSoon(r.ctx)
+		r.hasLost = r.hasLost && !r.has()
 	}
-	r.hasMore = r.isWatch
+	r.unflushed += len(p)
 	if !r.has() {
 		return r.ResponseWriter.Write(p)
 	}
 	slow := time.AfterFunc(slowWrite, r.releaseSlot)
 	n, err := r.ResponseWriter.Write(p)
-	if !slow.Stop() && err == nil {
-		err = r.acquire(r.ctx)
-	}
+	r.hasLost = !slow.Stop()
 	return n, err
 }
 
-// Flush implements http.Flusher. A watch is flushed when it has no more events.
+// Flush implements http.Flusher. The handler of a watch flushes before the first event, and whenever it has no more.
 func (r *slottedResponse) Flush() {
-	r.releaseSlot()
-	r.hasMore = false
+	if r.unflushed > 0 {
+		r.unflushed, r.hasLost = 0, false
+		r.releaseSlot()
+	}
 	r.ResponseWriter.(http.Flusher).Flush()
 }
 

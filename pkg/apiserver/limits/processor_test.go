@@ -96,12 +96,7 @@ func TestProcessorSlots(t *testing.T) {
 			t.Fatal(who)
 		}
 		unread.read <- struct{}{}
-		synctest.Wait()
-		select {
-		case <-encoding:
-			t.Fatal("an answer is encoded further although there is no slot")
-		default:
-		}
+		<-encoding
 		for range ofUser {
 			end[eve] <- struct{}{}
 		}
@@ -116,14 +111,14 @@ func TestProcessorSlots(t *testing.T) {
 			<-next.writing
 			next.read <- struct{}{}
 		}()
-		for range ofUser + 1 {
+		for range ofUser {
 			<-encoding
 		}
 	})
 }
 
-// TestProcessorSlotsOfWatches checks that a watch has a slot from one event to the next as long as it has events, and none
-// while it has no more, or if it does not begin with any.
+// TestProcessorSlotsOfWatches checks that a watch has a slot for its first event, and from one to the next as long as it
+// has many, but none while it has no more, or if it does not begin with any. One that gets none continues without.
 func TestProcessorSlotsOfWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := fairness.NewSlots(2, 1)
@@ -134,24 +129,48 @@ func TestProcessorSlotsOfWatches(t *testing.T) {
 				t.Errorf("%s: %d slots, want %d", when, got, want)
 			}
 		}
+		event := func(bytes int) {
+			t.Helper()
+			if n, err := w.Write(make([]byte, bytes)); n != bytes || err != nil {
+				t.Fatal(n, err)
+			}
+		}
 		if err := w.acquireForFirst(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		w.Flush() // of the headers
 		has("before the first event", 1)
 		for range 2 {
-			if _, err := w.Write([]byte("event")); err != nil {
-				t.Fatal(err)
-			}
+			event(backlog)
 			time.Sleep(2 * firstEvent)
 			has("between two events", 1)
 		}
 		w.Flush()
 		has("without events", 0)
+		event(10)
+		event(100)
+		has("after one event in two writes", 0)
+		event(backlog)
+		event(10)
+		has("with many events", 1)
+		w.Flush()
 		if err := w.acquireForFirst(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * firstEvent)
 		has("without a first event", 0)
+
+		release, err := slots.Wait(t.Context(), "eve")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		before := time.Now()
+		event(backlog)
+		event(backlog)
+		if took := time.Since(before); took != slotWaitBetween {
+			t.Errorf("without a slot it waited for %s", took)
+		}
 	})
 }
 
@@ -186,8 +205,12 @@ func TestProcessorSlotAfterTheEnd(t *testing.T) {
 			t.Errorf("%d slots are taken while the client does not read", n)
 		}
 		unread.read <- struct{}{}
-		if err := <-written; err != nil || slots.Held() != 1 {
-			t.Errorf("%d slots after the write, %v", slots.Held(), err)
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		first.ResponseWriter = httptest.NewRecorder()
+		if _, err := first.Write([]byte("item")); err != nil || slots.Held() != 1 {
+			t.Errorf("%d slots at the next write, %v", slots.Held(), err)
 		}
 		if err := late.acquire(t.Context()); !apierrors.IsTooManyRequests(err) {
 			t.Errorf("a read without a slot for %s: %v", slotWait, err)

@@ -32,9 +32,9 @@ func WaitForProcessor(ctx context.Context) error {
 	return nil
 }
 
-// processorStorage calls WaitForProcessor when it has read a list or the objects that a watch begins with, which are then
-// converted and encoded. It waits only then, so that no slot is held while etcd is read. A deletecollection writes what it
-// has listed.
+// processorStorage calls WaitForProcessor for a watch that begins with all objects, and when it has read a list, which is
+// then converted and encoded. It waits only then, so that no slot is held while etcd is read. A deletecollection writes what
+// it has listed.
 type processorStorage struct{ storage.Interface }
 
 func withProcessor(s storage.Interface) storage.Interface { return processorStorage{s} }
@@ -76,15 +76,12 @@ func (s processorStorage) GetList(ctx context.Context, key string, opts storage.
 	return WaitForProcessor(ctx)
 }
 
-// Watch implements storage.Interface.
+// Watch implements storage.Interface. It waits before the watch begins, which has to be read from then on.
 func (s processorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	events, err := s.Interface.Watch(ctx, key, opts)
-	if err != nil || opts.SendInitialEvents == nil && opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
-		return events, err
+	if opts.SendInitialEvents != nil || opts.ResourceVersion == "" || opts.ResourceVersion == "0" {
+		if err := WaitForProcessor(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if err := WaitForProcessor(ctx); err != nil {
-		events.Stop()
-		return nil, err
-	}
-	return events, nil
+	return s.Interface.Watch(ctx, key, opts)
 }

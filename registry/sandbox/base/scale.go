@@ -64,7 +64,7 @@ func (*ScaleREST[T]) Destroy() {}
 
 // Get reads the scale of an object.
 func (r *ScaleREST[T]) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	obj, err := r.Store.Get(ctx, name, options)
+	obj, err := getObject(ctx, r.Store, name, options)
 	if err != nil {
 		return nil, err
 	}
