@@ -65,9 +65,12 @@ const bodyRate = 64 << 10
 // says how many large requests are handled at a time. What the exempt users send is not bounded by processor time.
 func NewBodyLimits(maxBytes int64, exempt sets.Set[string]) *BodyLimits {
 	large := max(int(memory.Size()/largeMemory), 64)
-	work := maxWork * max(runtime.GOMAXPROCS(0)/2, 1) // a user has the largest requests on half of the processors
+	// A user has the largest requests on half of the processors. On few processors all users together have more of them
+	// than there are, so that one does not wait for those of two others.
+	processors := runtime.GOMAXPROCS(0)
+	ofUser, all := maxWork*max(processors/2, 1), maxWork*max(processors, 4)
 	return &BodyLimits{
-		work: fairness.NewSlots(2*work, work), exempt: exempt,
+		work: fairness.NewSlots(all, ofUser), exempt: exempt,
 		slots: fairness.NewSlots(512, 64), slowAfter: time.Second, timeout: 10 * time.Second, maxBytes: maxBytes,
 		large: fairness.NewSlots(large, large/2), largeWait: time.Second,
 	}
