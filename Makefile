@@ -132,7 +132,7 @@ bin/release:
 # While the tests of programs wait, what the others need is compiled, at the lowest priority.
 .PHONY: test
 test: controlplane ## Run all tests, with -race where there is a C compiler, but for those of programs (TESTARGS, PACKAGES, RERUN=1)
-	@echo "All tests take about a quarter of an hour on two cores once everything is compiled. PACKAGES=./pkg/x and TESTARGS='-run TestX' choose some."
+	@echo "All tests take about an hour on two cores once everything is compiled. PACKAGES=./pkg/x and TESTARGS='-run TestX' choose some."
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
 	@export KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl; failed=0; \
