@@ -51,7 +51,7 @@ func TestObjectWithTheMostElements(t *testing.T) {
 		}
 	}
 	template.ResourceVersion = version(t, s, path)
-	if err := put(labels + 10); !apierrors.IsBadRequest(err) { // more than the server has added
+	if err := put(labels + 10); !apierrors.IsInvalid(err) { // more than the server has added
 		t.Errorf("an update with more labels: %v", err)
 	}
 
@@ -67,7 +67,7 @@ func TestObjectWithTheMostElements(t *testing.T) {
 	} {
 		err := sendOnce(t, s, "PATCH", path, patch.contentType, patch.body)
 		var status apierrors.APIStatus
-		if !errors.As(err, &status) || status.Status().Code/100 != 4 || !strings.Contains(err.Error(), "and may have") && !strings.HasSuffix(err.Error(), "...") {
+		if !errors.As(err, &status) || status.Status().Code/100 != 4 || !strings.Contains(err.Error(), "and may have") && !strings.Contains(err.Error(), "must be an object") {
 			t.Errorf("%s: %.300v", name, err)
 			continue
 		}

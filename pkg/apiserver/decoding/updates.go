@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // maxCauses is how many causes remain of an error that boundedStatus cuts.
@@ -31,7 +34,9 @@ func checkGrowth(old, updated runtime.Object, err error) error {
 	}
 	before, err := elementsOfObject(old)
 	if err == nil && now > before {
-		err = apierrors.NewBadRequest(tooManyElements(now).Error())
+		object, _ := meta.Accessor(updated) // all that is updated has metadata
+		err = apierrors.NewInvalid(updated.GetObjectKind().GroupVersionKind().GroupKind(), object.GetName(),
+			field.ErrorList{field.Forbidden(field.NewPath("object"), tooManyElements(now).Error())})
 	}
 	return err
 }
@@ -60,12 +65,20 @@ func boundedStatus(err error) error {
 		return err
 	}
 	cutStatus := apierrors.StatusError{ErrStatus: *status.ErrStatus.DeepCopy()}
-	cutStatus.ErrStatus.Message = cut(cutStatus.ErrStatus.Message, maxMessage)
+	cutStatus.ErrStatus.Message = cutMiddle(cutStatus.ErrStatus.Message, maxMessage)
 	if details := cutStatus.ErrStatus.Details; details != nil {
 		details.Causes = details.Causes[:min(len(details.Causes), maxCauses)]
 		for i := range details.Causes {
-			details.Causes[i].Message = cut(details.Causes[i].Message, maxMessage/maxCauses)
+			details.Causes[i].Message = cutMiddle(details.Causes[i].Message, maxMessage/maxCauses)
 		}
 	}
 	return &cutStatus
+}
+
+// cutMiddle returns the begin and the end of a text, which has the reason, with dots where more is between them.
+func cutMiddle(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most/2]+"..."+text[len(text)-most/2:], "")
 }
