@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// slotWait is how long a read or a deletion waits for a slot until it is refused.
+	// slotWait is how long a read, a deletion or the begin of a watch waits for a slot until it is refused.
 	slotWait = 10 * time.Second
-	// slotWaitBetween is how long a response that has begun, or a watch, waits for a slot until it continues without. It
-	// must not fail: its client would get half of an answer.
+	// slotWaitBetween is how long a response that has begun waits for a slot until it continues without. It must not fail:
+	// its client would get half of an answer.
 	slotWaitBetween = time.Second
 	// slowWrite is how long a write may take until it loses the slot: its client does not read.
 	slowWrite = time.Millisecond
@@ -114,9 +114,11 @@ func (r *slottedResponse) acquireSoon(ctx context.Context) {
 	_ = r.acquire(ctx)
 }
 
-// acquireForFirst waits for the slot of a watch for its first event. It returns no error.
+// acquireForFirst waits for the slot of a watch for its first event. The error is an API status error.
 func (r *slottedResponse) acquireForFirst(ctx context.Context) error {
-	r.acquireSoon(ctx)
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
 	r.first = time.AfterFunc(firstEvent, r.releaseSlot)
 	return nil
 }
