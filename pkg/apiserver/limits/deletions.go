@@ -24,8 +24,9 @@ const (
 )
 
 // WithDeletionLimits lets a deletecollection wait if its user has too many under way, and refuses it with 429 after
-// slotWait: it may read all objects of a namespace although it deletes none, as often as a user likes with a dry run. It answers with the objects themselves: as
-// a Table they would be encoded as a whole. AccountOf says who a user counts for. It has to be inside of authentication.
+// slotWait: it may read all objects of a namespace although it deletes none, as often as a user likes with a dry run. It
+// answers with the objects themselves: as a Table they would be encoded as a whole. AccountOf says who a user counts for.
+// It has to be inside of authentication.
 func WithDeletionLimits(handler http.Handler) http.Handler {
 	ofUsers, ofSystem := fairness.NewSlots(maxDeletions, maxDeletionsOfUser), fairness.NewSlots(maxSystemDeletions, maxSystemDeletionsOfUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
@@ -47,7 +46,7 @@ func WithProcessorSlots(handler http.Handler, exempt sets.Set[string]) http.Hand
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		reader, known := request.UserFrom(req.Context())
-		if !ok || !known || reader.GetName() == user.Anonymous || exempt.Has(reader.GetName()) || isSystem(reader) || info.Subresource == "proxy" {
+		if !ok || !known || exempt.Has(reader.GetName()) || isSystem(reader) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}

@@ -24,19 +24,6 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// blockedWriter is a response that is not read.
-type blockedWriter struct {
-	*httptest.ResponseRecorder
-	writing, read chan struct{}
-}
-
-// Write implements http.ResponseWriter.
-func (w blockedWriter) Write(p []byte) (int, error) {
-	w.writing <- struct{}{}
-	<-w.read
-	return len(p), nil
-}
-
 // TestProcessorSlots checks how many reads of a user are encoded at a time: those of others begin meanwhile, those that
 // wait for their client to read leave their slot to the next, and exempt users need none.
 func TestProcessorSlots(t *testing.T) {
@@ -61,7 +48,7 @@ func TestProcessorSlots(t *testing.T) {
 			handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		}
 		ofUser := max(runtime.GOMAXPROCS(0)/2, 1)
-		unread := blockedWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		unread := newHeldWriter()
 		for range ofUser {
 			go do(t.Context(), unread, eve, "list")
 			<-encoding
@@ -73,8 +60,8 @@ func TestProcessorSlots(t *testing.T) {
 		if late.Code != http.StatusGatewayTimeout {
 			t.Fatalf("%d answers of a user are encoded at a time, and another began: %d", ofUser, late.Code)
 		}
-		for name, verb := range map[string]string{ann: "list", controller: "list"} {
-			go do(t.Context(), httptest.NewRecorder(), name, verb)
+		for _, name := range []string{ann, controller} {
+			go do(t.Context(), httptest.NewRecorder(), name, "list")
 			if who := <-encoding; who != name {
 				t.Fatal(who)
 			}
@@ -82,7 +69,7 @@ func TestProcessorSlots(t *testing.T) {
 			<-encoding
 		}
 
-		next := blockedWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		next := newHeldWriter()
 		go do(t.Context(), next, eve, "list")
 		synctest.Wait()
 		select {
@@ -91,11 +78,11 @@ func TestProcessorSlots(t *testing.T) {
 		default:
 		}
 		end[eve] <- struct{}{}
-		<-unread.writing
+		<-unread.began
 		if who := <-encoding; who != eve { // while the first waits for its client
 			t.Fatal(who)
 		}
-		unread.read <- struct{}{}
+		unread.letGo <- struct{}{}
 		<-encoding
 		for range ofUser {
 			end[eve] <- struct{}{}
@@ -103,13 +90,13 @@ func TestProcessorSlots(t *testing.T) {
 		// All of them end, in any order.
 		go func() {
 			for range ofUser - 1 {
-				<-unread.writing
-				unread.read <- struct{}{}
+				<-unread.began
+				unread.letGo <- struct{}{}
 			}
 		}()
 		go func() {
-			<-next.writing
-			next.read <- struct{}{}
+			<-next.began
+			next.letGo <- struct{}{}
 		}()
 		for range ofUser {
 			<-encoding
@@ -179,7 +166,7 @@ func TestProcessorSlotsOfWatches(t *testing.T) {
 func TestProcessorSlotAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := fairness.NewSlots(2, 1)
-		unread := blockedWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		unread := newHeldWriter()
 		response := func() *slottedResponse {
 			return &slottedResponse{ResponseWriter: unread, ctx: t.Context(), slots: slots, account: "eve"}
 		}
@@ -197,14 +184,14 @@ func TestProcessorSlotAfterTheEnd(t *testing.T) {
 			_, err := first.Write([]byte("item"))
 			written <- err
 		}()
-		<-unread.writing
+		<-unread.began
 		if err := <-answered; !errors.Is(err, errEnded) {
 			t.Errorf("a request that has ended: %v", err)
 		}
 		if n := slots.Held(); n != 0 {
 			t.Errorf("%d slots are taken while the client does not read", n)
 		}
-		unread.read <- struct{}{}
+		unread.letGo <- struct{}{}
 		if err := <-written; err != nil {
 			t.Error(err)
 		}

@@ -32,23 +32,8 @@ func WaitForProcessor(ctx context.Context) error {
 	return nil
 }
 
-// processorStorage calls WaitForProcessor for a watch that begins with all objects, and when it has read a list, which is
-// then converted and encoded. It waits only then, so that no slot is held while etcd is read. A deletecollection writes what
-// it has listed.
-type processorStorage struct{ storage.Interface }
-
-func withProcessor(s storage.Interface) storage.Interface { return processorStorage{s} }
-
-// waitIfLarge calls WaitForProcessor for an object that is large.
-func waitIfLarge(ctx context.Context, obj runtime.Object) error {
-	if sized, ok := obj.(interface{ Size() int }); ok && sized.Size() < largeRead {
-		return nil
-	}
-	return WaitForProcessor(ctx)
-}
-
-// waitForObject calls waitIfLarge for an object as it is in the cache, before it is read from etcd or deleted: decoding it
-// takes as long as encoding it. What is not in the cache is not waited for.
+// waitForObject calls WaitForProcessor for an object that is large in the cache, before it is read from etcd or deleted:
+// decoding it takes as long as encoding it. What is not in the cache is not waited for.
 func waitForObject(ctx context.Context, store *genericregistry.Store, name string) error {
 	if ctx.Value(processorKey{}) == nil {
 		return nil
@@ -57,7 +42,10 @@ func waitForObject(ctx context.Context, store *genericregistry.Store, name strin
 	if err != nil {
 		return nil //nolint:nilerr // the caller gets the same error, or makes one
 	}
-	return waitIfLarge(ctx, cached)
+	if sized, ok := cached.(interface{ Size() int }); ok && sized.Size() < largeRead {
+		return nil
+	}
+	return WaitForProcessor(ctx)
 }
 
 // getObject reads an object for a response.
@@ -67,6 +55,13 @@ func getObject(ctx context.Context, store *genericregistry.Store, name string, o
 	}
 	return store.Get(ctx, name, options)
 }
+
+// processorStorage calls WaitForProcessor for a watch that begins with all objects, and when it has read a list, which is
+// then converted and encoded. It waits only then, so that no slot is held while etcd is read. A deletecollection writes what
+// it has listed.
+type processorStorage struct{ storage.Interface }
+
+func withProcessor(s storage.Interface) storage.Interface { return processorStorage{s} }
 
 // GetList implements storage.Interface.
 func (s processorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {

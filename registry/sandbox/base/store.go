@@ -125,7 +125,6 @@ func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.Va
 	obj, gone, err := r.Store.Delete(ctx, name, noting, options)
 	if err == nil {
 		warn()
-		_ = waitIfLarge(ctx, obj) // it is deleted, with or without a slot
 	}
 	return obj, gone, err
 }
